@@ -1,0 +1,1 @@
+"""Graph to node features: one architecture a file."""

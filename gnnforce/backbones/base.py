@@ -1,0 +1,122 @@
+"""What every backbone is, and the message-passing layer that they share."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+
+from gnnforce.errors import UserError
+from gnnforce.graph.atom_graph import AtomGraph
+from gnnforce.nn.embedding import ElementTable
+from gnnforce.ops.scatter import gather, scatter_sum
+
+BACKBONES: dict[str, type["Backbone"]] = {}
+
+
+class Backbone(nn.Module, ABC):
+    """Turns a graph into invariant features of every atom.
+
+    A subclass is final, calls ``super().__init__`` and implements :meth:`forward`. Two
+    rules make forces, stress and batching come out right:
+
+    - positions enter only through ``vectors``; ``graph.positions`` is not read;
+    - an edge's influence vanishes smoothly as its length reaches ``cutoff``.
+
+    A subclass is registered under its class name, so that a saved model finds it.
+
+    Args:
+        elements: Atomic numbers of the training set.
+        n_features: Number of features of every atom.
+        cutoff: Radius of the neighbor list in Angstrom.
+
+    Raises:
+        UserError: For sizes or a cutoff that are not positive.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
+        """Register the architecture by name."""
+        super().__init_subclass__(**kwargs)
+        BACKBONES[cls.__name__] = cls
+
+    def __init__(self, elements: list[int], n_features: int, cutoff: float) -> None:
+        super().__init__()
+        if not (cutoff > 0 and cutoff < float("inf")):
+            raise UserError(f"cutoff must be a positive number, not {cutoff}")
+        if n_features < 1:
+            raise UserError(f"n_features must be at least 1, not {n_features}")
+        self.elements = list(ElementTable(elements).elements)
+        self.n_features = int(n_features)
+        self.cutoff = float(cutoff)
+
+    @abstractmethod
+    def forward(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
+        """Compute node features.
+
+        Args:
+            graph: A graph or batch; atoms without edges and empty graphs may occur.
+            vectors: Edge vectors in Angstrom, shape ``(n_edges, 3)``.
+
+        Returns:
+            Invariant features, shape ``(n_atoms, n_features)``.
+        """
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments, to save and rebuild the backbone."""
+        return {
+            "elements": self.elements,
+            "n_features": self.n_features,
+            "cutoff": self.cutoff,
+        }
+
+
+class Interaction(MessagePassing):  # type: ignore[misc]  # PyG carries no types
+    """A message-passing layer: ``message`` defines it, a sum over edges collects it.
+
+    With ``readable = True`` the layer runs through PyG's ``propagate``, hooks and
+    explainers included; otherwise it calls ``message`` with the gathered rows and sums
+    with :func:`~gnnforce.ops.scatter.scatter_sum`, which gives the same numbers without
+    PyG's overhead and with fast batched derivatives.
+    """
+
+    readable: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__(aggr="sum", node_dim=0)
+
+    def collect(self, graph: AtomGraph, nodes: Tensor, **edges: Tensor) -> Tensor:
+        """Sum the messages that reach every atom.
+
+        Args:
+            graph: The graph or batch.
+            nodes: Rows handed to ``message`` as ``x_j``, shape ``(n_atoms, ...)``.
+            **edges: Further arguments of ``message``, one row an edge.
+
+        Returns:
+            Shape ``(n_atoms, ...)``.
+        """
+        if self.readable or self._hooked():
+            result: Tensor = self.propagate(
+                graph.edge_index, size=(graph.n_atoms,) * 2, x=nodes, **edges
+            )
+            return result
+        source, target = graph.edge_index
+        messages = self.message(x_j=gather(nodes, source), **edges)
+        return scatter_sum(messages, target, graph.n_atoms)
+
+    def _hooked(self) -> bool:
+        hooks = (
+            self._propagate_forward_pre_hooks,
+            self._propagate_forward_hooks,
+            self._message_forward_pre_hooks,
+            self._message_forward_hooks,
+            self._aggregate_forward_pre_hooks,
+            self._aggregate_forward_hooks,
+        )
+        return bool(self.explain) or any(len(hook) > 0 for hook in hooks)
+
+
+def edge_lengths(vectors: Tensor) -> Tensor:
+    """Return the length of every vector, shape ``(n_edges,)``."""
+    return torch.linalg.vector_norm(vectors, dim=-1)

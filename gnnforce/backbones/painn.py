@@ -1,0 +1,147 @@
+"""PaiNN: polarizable atom interactions (Schuett et al., arXiv 2102.03150)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
+from gnnforce.graph.atom_graph import AtomGraph
+from gnnforce.nn.embedding import ElementEmbedding
+from gnnforce.nn.mlp import MLP, Dense
+from gnnforce.ops.cutoff import polynomial_envelope
+from gnnforce.ops.radial import bessel_basis
+
+NORM_EPSILON = 1e-8  # keeps the slope of a vector's length finite at zero
+
+
+class PaiNN(Backbone):
+    r"""Invariant features from messages that also carry vectors.
+
+    Every atom has scalars ``s`` (n_features) and vectors ``v`` (3 x n_features). A layer
+    is the message block (eqs. 7 and 8 of arXiv 2102.03150) and the update block (eqs. 9 and
+    10). One difference: the envelope takes value, slope and curvature to zero at the
+    cutoff, where the paper's cosine leaves a jump in the curvature.
+
+    Args:
+        elements: Atomic numbers of the training set.
+        n_features: Features of every atom.
+        n_layers: Number of layers.
+        cutoff: Radius of the neighbor list in Angstrom.
+        n_radial: Number of radial functions.
+
+    Example:
+        >>> from ase.build import molecule
+        >>> graph = AtomGraph.from_atoms(molecule("H2O"), cutoff=5.0)
+        >>> from gnnforce.graph.views import edge_vectors
+        >>> backbone = PaiNN([1, 8], n_features=16).double()
+        >>> backbone(graph, edge_vectors(graph)).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        elements: list[int],
+        n_features: int = 64,
+        n_layers: int = 3,
+        cutoff: float = 5.0,
+        n_radial: int = 20,
+    ) -> None:
+        super().__init__(elements, n_features, cutoff)
+        self.n_radial = n_radial
+        self.embedding = ElementEmbedding(elements, n_features)
+        self.messages = nn.ModuleList(
+            PaiNNMessage(n_features, n_radial) for _ in range(n_layers)
+        )
+        self.updates = nn.ModuleList(PaiNNUpdate(n_features) for _ in range(n_layers))
+
+    def forward(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
+        """Compute node features, shape ``(n_atoms, n_features)``."""
+        lengths = edge_lengths(vectors)  # (n_edges,)
+        directions = vectors / lengths[:, None]  # (n_edges, 3)
+        envelope = polynomial_envelope(lengths, self.cutoff)[:, None]
+        radial = bessel_basis(lengths, self.cutoff, self.n_radial) * envelope
+        # the envelope multiplies the filter's bias too
+        radial = torch.cat([radial, envelope], dim=1)  # (n_edges, n_radial + 1)
+        s = self.embedding(graph.numbers)  # (n_atoms, n_features)
+        v = s.new_zeros(s.shape[0], 3, s.shape[1])  # (n_atoms, 3, n_features)
+        for message, update in zip(self.messages, self.updates, strict=True):
+            s, v = message(graph, s, v, radial, directions)
+            s, v = update(s, v)
+        return s
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            **super().arguments(),
+            "n_layers": len(self.messages),
+            "n_radial": self.n_radial,
+        }
+
+
+class PaiNNMessage(Interaction):
+    r"""Message block of PaiNN.
+
+    .. math::
+        \Delta s_i &= \sum_j \phi_s(s_j) \odot W_s(r_{ij}) \\
+        \Delta v_i &= \sum_j v_j \odot \phi_{vv}(s_j) \odot W_{vv}(r_{ij})
+                    + \phi_{vs}(s_j) \odot W_{vs}(r_{ij})\, \hat r_{ij}
+
+    Args:
+        n_features: Features of every atom.
+        n_radial: Number of radial functions.
+    """
+
+    def __init__(self, n_features: int, n_radial: int) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.context = MLP([n_features, n_features, 3 * n_features])
+        self.filters = Dense(n_radial + 1, 3 * n_features, bias=False)
+
+    def forward(
+        self, graph: AtomGraph, s: Tensor, v: Tensor, radial: Tensor, directions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return updated scalars and vectors."""
+        n = self.n_features
+        nodes = torch.cat([self.context(s), v.flatten(1)], dim=1)  # (n_atoms, 6 n)
+        collected = self.collect(
+            graph, nodes, filters=self.filters(radial), directions=directions
+        )  # (n_atoms, 4 n)
+        return s + collected[:, :n], v + collected[:, n:].view(-1, 3, n)
+
+    def message(self, x_j: Tensor, filters: Tensor, directions: Tensor) -> Tensor:
+        """Return scalars and vectors side by side, shape ``(n_edges, 4 n_features)``."""
+        n = self.n_features
+        scalar, along, carry = (x_j[:, : 3 * n] * filters).split(n, dim=1)
+        vectors = x_j[:, 3 * n :].view(-1, 3, n)  # (n_edges, 3, n_features)
+        moved = carry[:, None, :] * vectors + along[:, None, :] * directions[:, :, None]
+        return torch.cat([scalar, moved.flatten(1)], dim=1)
+
+
+class PaiNNUpdate(nn.Module):
+    r"""Update block of PaiNN.
+
+    .. math::
+        \Delta v_i &= a_{vv} \odot U v_i \\
+        \Delta s_i &= a_{ss} + a_{sv} \odot \langle U v_i, V v_i \rangle
+
+    with :math:`(a_{vv}, a_{sv}, a_{ss}) = \mathrm{MLP}(s_i, \|V v_i\|)`.
+
+    Args:
+        n_features: Features of every atom.
+    """
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.mix = Dense(n_features, 2 * n_features, bias=False)
+        self.context = MLP([2 * n_features, n_features, 3 * n_features])
+
+    def forward(self, s: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return updated scalars and vectors."""
+        u, w = self.mix(v).split(self.n_features, dim=-1)  # (n_atoms, 3, n_features)
+        norm = torch.sqrt((w * w).sum(dim=1) + NORM_EPSILON)  # (n_atoms, n_features)
+        a = self.context(torch.cat([s, norm], dim=1))
+        a_vv, a_sv, a_ss = a.split(self.n_features, dim=1)
+        s = s + a_ss + a_sv * (u * w).sum(dim=1)
+        return s, v + a_vv[:, None, :] * u

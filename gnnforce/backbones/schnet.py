@@ -1,0 +1,101 @@
+"""SchNet: continuous-filter convolutions (Schuett et al., arXiv 1706.08566)."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
+from gnnforce.graph.atom_graph import AtomGraph
+from gnnforce.nn.embedding import ElementEmbedding
+from gnnforce.nn.mlp import MLP, Dense
+from gnnforce.ops.cutoff import polynomial_envelope
+from gnnforce.ops.radial import gaussian_basis
+
+
+class SchNet(Backbone):
+    r"""Invariant features from continuous-filter convolutions.
+
+    .. math:: x_i \leftarrow x_i + \mathrm{MLP}\Big[\sum_j (W x_j) \odot
+              \mathrm{filter}(r_{ij})\,u(r_{ij})\Big]
+
+    Figure 2 of arXiv 1706.08566, with three differences: neighbors end at a cutoff, where
+    the envelope ``u`` takes value, slope and curvature to zero; the Gaussians are as
+    wide as their spacing; the readout is a :class:`~gnnforce.readouts.head.Head`.
+
+    Args:
+        elements: Atomic numbers of the training set.
+        n_features: Features of every atom.
+        n_layers: Number of interaction blocks.
+        cutoff: Radius of the neighbor list in Angstrom.
+        n_radial: Number of Gaussians.
+
+    Example:
+        >>> from ase.build import molecule
+        >>> graph = AtomGraph.from_atoms(molecule("H2O"), cutoff=5.0)
+        >>> from gnnforce.graph.views import edge_vectors
+        >>> backbone = SchNet([1, 8], n_features=16).double()
+        >>> backbone(graph, edge_vectors(graph)).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        elements: list[int],
+        n_features: int = 64,
+        n_layers: int = 3,
+        cutoff: float = 5.0,
+        n_radial: int = 25,
+    ) -> None:
+        super().__init__(elements, n_features, cutoff)
+        self.n_radial = n_radial
+        self.embedding = ElementEmbedding(elements, n_features)
+        self.interactions = nn.ModuleList(
+            SchNetInteraction(n_features, n_radial) for _ in range(n_layers)
+        )
+
+    def forward(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
+        """Compute node features, shape ``(n_atoms, n_features)``."""
+        lengths = edge_lengths(vectors)  # (n_edges,)
+        radial = gaussian_basis(lengths, self.cutoff, self.n_radial)
+        envelope = polynomial_envelope(lengths, self.cutoff)[:, None]  # (n_edges, 1)
+        x = self.embedding(graph.numbers)  # (n_atoms, n_features)
+        for interaction in self.interactions:
+            x = x + interaction(graph, x, radial, envelope)
+        return x
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            **super().arguments(),
+            "n_layers": len(self.interactions),
+            "n_radial": self.n_radial,
+        }
+
+
+class SchNetInteraction(Interaction):
+    """One interaction block of SchNet.
+
+    Args:
+        n_features: Features of every atom.
+        n_radial: Number of radial functions.
+    """
+
+    def __init__(self, n_features: int, n_radial: int) -> None:
+        super().__init__()
+        ssp = "shifted_softplus"
+        self.filters = MLP([n_radial, n_features, n_features], ssp)
+        self.inward = Dense(n_features, n_features, bias=False)
+        self.outward = MLP([n_features, n_features, n_features], ssp)
+
+    def forward(
+        self, graph: AtomGraph, x: Tensor, radial: Tensor, envelope: Tensor
+    ) -> Tensor:
+        """Return the update of the features, shape ``(n_atoms, n_features)``."""
+        filters = self.filters(radial) * envelope  # (n_edges, n_features)
+        collected = self.collect(graph, self.inward(x), filters=filters)
+        update: Tensor = self.outward(collected)
+        return update
+
+    def message(self, x_j: Tensor, filters: Tensor) -> Tensor:
+        """Return the message of every edge, shape ``(n_edges, n_features)``."""
+        return x_j * filters

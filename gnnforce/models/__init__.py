@@ -1,0 +1,1 @@
+"""Backbone, readouts and derivatives joined: force fields, predictions, model files."""

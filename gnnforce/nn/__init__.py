@@ -1,0 +1,1 @@
+"""Layers with parameters that know nothing of physics."""

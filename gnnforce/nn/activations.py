@@ -1,0 +1,37 @@
+"""Activation functions by name."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def shifted_softplus(x: Tensor) -> Tensor:
+    r"""Softplus through the origin, infinitely smooth.
+
+    .. math:: \mathrm{ssp}(x) = \ln(\tfrac12 e^x + \tfrac12)
+
+    From SchNet (arXiv 1706.08566, section 2.2).
+
+    Args:
+        x: Any shape.
+
+    Returns:
+        The shape of ``x``.
+
+    Example:
+        >>> shifted_softplus(torch.zeros(1))
+        tensor([0.])
+    """
+    return functional.softplus(x) - math.log(2.0)
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "silu": functional.silu,
+    "shifted_softplus": shifted_softplus,
+    "tanh": torch.tanh,
+}

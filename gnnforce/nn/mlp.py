@@ -1,0 +1,108 @@
+"""Multilayer perceptrons: one, and many of equal shape side by side."""
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from gnnforce.nn.activations import ACTIVATIONS
+
+
+class MLP(nn.Sequential):
+    """Linear layers with an activation between them.
+
+    Args:
+        widths: Sizes from input to output, at least two numbers.
+        activation: ``"silu"``, ``"shifted_softplus"`` or ``"tanh"``.
+
+    Example:
+        >>> MLP([4, 8, 2])(torch.zeros(3, 4)).shape
+        torch.Size([3, 2])
+    """
+
+    def __init__(self, widths: list[int], activation: str = "silu") -> None:
+        layers: list[nn.Module] = []
+        for n_in, n_out in pairwise(widths):
+            layers += [Dense(n_in, n_out), Activate(activation)]
+        super().__init__(*layers[:-1])
+
+
+class Dense(nn.Linear):
+    """A linear layer with Glorot-uniform weights and a zero bias."""
+
+    def reset_parameters(self) -> None:
+        """Draw new weights (Glorot and Bengio 2010)."""
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class Activate(nn.Module):
+    """An activation function by name, as a module."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.function = ACTIVATIONS[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the function to every entry."""
+        return self.function(x)
+
+
+class StackedMLP(nn.Module):
+    r"""Many perceptrons of one shape, evaluated together.
+
+    .. math:: y_n = W^{(2)}_n\, a(W^{(1)}_n x + b^{(1)}_n) + b^{(2)}_n,
+              \qquad n = 1 \ldots N
+
+    The first layer of all members is one matrix product of shape
+    (rows x features) times (features x N hidden); the others are batched products.
+    Every member is drawn independently, so that a committee starts with a spread.
+
+    Args:
+        n_members: Number ``N`` of perceptrons.
+        widths: Sizes from input to output.
+        activation: Name of the activation.
+
+    Example:
+        >>> StackedMLP(5, [4, 8, 1])(torch.zeros(3, 4)).shape
+        torch.Size([5, 3, 1])
+    """
+
+    def __init__(
+        self, n_members: int, widths: list[int], activation: str = "silu"
+    ) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.activation = ACTIVATIONS[activation]
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for n_in, n_out in pairwise(widths):
+            bound = math.sqrt(6 / (n_in + n_out))
+            weight = torch.empty(n_members, n_in, n_out).uniform_(-bound, bound)
+            self.weights.append(nn.Parameter(weight))
+            self.biases.append(nn.Parameter(torch.zeros(n_members, 1, n_out)))
+
+    def forward(self, x: Tensor, members: Tensor | None = None) -> Tensor:
+        """Evaluate all members, or some of them, on the same rows.
+
+        Args:
+            x: Shape ``(n_rows, n_in)``.
+            members: Indices of some of them; all when None.
+
+        Returns:
+            Shape ``(n_members, n_rows, n_out)``.
+        """
+        def pick(x: Tensor) -> Tensor:
+            return x if members is None else x.index_select(0, members)
+
+        weights = [pick(weight) for weight in self.weights]
+        biases = [pick(bias) for bias in self.biases]
+        n_chosen, n_in, n_hidden = weights[0].shape
+        first = weights[0].transpose(0, 1).reshape(n_in, n_chosen * n_hidden)
+        y = (x @ first).view(-1, n_chosen, n_hidden).transpose(0, 1) + biases[0]
+        for weight, bias in zip(weights[1:], biases[1:], strict=True):
+            y = torch.baddbmm(bias, self.activation(y), weight)
+        return y

@@ -1,0 +1,1 @@
+"""Pure tensor functions: no parameters, no graph type, no physics of a model."""

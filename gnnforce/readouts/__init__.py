@@ -1,0 +1,1 @@
+"""Node features to outputs: heads, atomic references and scales, core repulsion."""
