@@ -1,0 +1,71 @@
+"""Reading a calculator's arguments: which model, where, in which precision, which head."""
+
+import copy
+from pathlib import Path
+
+import torch
+
+from gnnforce.errors import UnknownHeadError, UserError
+from gnnforce.models.checkpoint import load, parse_dtype
+from gnnforce.models.force_field import ForceField
+from gnnforce.models.heads import choose_head
+
+
+def place_model(
+    model: str | Path | ForceField,
+    device: str | torch.device | None,
+    dtype: str | torch.dtype | None,
+) -> ForceField:
+    """Return the model on a device and in a precision, loading it if need be.
+
+    A model that is already there is returned itself. Otherwise a copy is converted, so
+    that whoever else holds the model keeps it as it was.
+
+    Args:
+        model: A file or a model.
+        device: ``None`` keeps a model's own and means the CPU for a file.
+        dtype: A name, a ``torch.dtype``, or ``None`` for the model's own.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelFileError: For a file that is no model.
+        UserError: For another dtype, or a model that is no ``ForceField``.
+    """
+    kind = None if dtype is None else parse_dtype(dtype)
+    if isinstance(model, str | Path):
+        return load(model, device="cpu" if device is None else device, dtype=kind)
+    if not isinstance(model, ForceField):
+        raise UserError(
+            f"a calculator needs a model file or a ForceField, not a {type(model).__name__}"
+        )
+    where = model.device if device is None else torch.device(device)
+    kind = model.dtype if kind is None else kind
+    if (where, kind) == (model.device, model.dtype):
+        return model
+    return copy.deepcopy(model).to(device=where, dtype=kind)
+
+
+def select_head(model: ForceField, head: str | int | None) -> str:
+    """Return the name of the head that is meant.
+
+    Args:
+        model: The model.
+        head: A name, a number in the order of ``model.head_names``, or ``None`` for the
+            model's only or first head.
+
+    Returns:
+        The name.
+
+    Raises:
+        UnknownHeadError: For a head the model does not have; the message lists them.
+    """
+    if isinstance(head, int) and not isinstance(head, bool):
+        if 0 <= head < len(model.head_names):
+            return model.head_names[head]
+        raise UnknownHeadError(
+            f"no head number {head}; the model has {', '.join(model.head_names)}, "
+            "counted from 0"
+        )
+    return choose_head(model, head)
