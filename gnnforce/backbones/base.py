@@ -1,7 +1,8 @@
 """What every backbone is, and the message-passing layer that they share."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -85,25 +86,44 @@ class Interaction(MessagePassing):  # type: ignore[misc]  # PyG carries no types
     def __init__(self) -> None:
         super().__init__(aggr="sum", node_dim=0)
 
-    def collect(self, graph: AtomGraph, nodes: Tensor, **edges: Tensor) -> Tensor:
+    def collect(
+        self, graph: AtomGraph, nodes: Mapping[str, Tensor | None], edges: dict[str, Tensor]
+    ) -> tuple[Tensor, ...]:
         """Sum the messages that reach every atom.
 
         Args:
             graph: The graph or batch.
-            nodes: Rows handed to ``message`` as ``x_j``, shape ``(n_atoms, ...)``.
-            **edges: Further arguments of ``message``, one row an edge.
+            nodes: Rows of atoms by name, or None; ``message`` gets ``x`` as ``x_j``, the
+                rows of the source of every edge.
+            edges: Further arguments of ``message``, one row an edge.
 
         Returns:
-            Shape ``(n_atoms, ...)``.
+            One tensor for each that ``message`` returns, ``(n_atoms, ...)``.
         """
         if self.readable or self._hooked():
-            result: Tensor = self.propagate(
-                graph.edge_index, size=(graph.n_atoms,) * 2, x=nodes, **edges
+            size = (graph.n_atoms, graph.n_atoms)
+            result: tuple[Tensor, ...] = self.propagate(
+                graph.edge_index, size=size, **nodes, **edges
             )
             return result
         source, target = graph.edge_index
-        messages = self.message(x_j=gather(nodes, source), **edges)
-        return scatter_sum(messages, target, graph.n_atoms)
+        rows = {
+            f"{name}_j": None if values is None else gather(values, source)
+            for name, values in nodes.items()
+        }
+        messages = self.message(**rows, **edges)
+        return self.aggregate(messages, target, dim_size=graph.n_atoms)
+
+    def aggregate(
+        self,
+        inputs: tuple[Tensor, ...],
+        index: Tensor,
+        ptr: Optional[Tensor] = None,  # noqa: ARG002, UP045  (PyG reads name and type)
+        dim_size: Optional[int] = None,  # noqa: UP045
+    ) -> tuple[Tensor, ...]:
+        """Sum every tensor of messages over the edges of an atom."""
+        assert dim_size is not None
+        return tuple(scatter_sum(values, index, dim_size) for values in inputs)
 
     def _hooked(self) -> bool:
         hooks = (

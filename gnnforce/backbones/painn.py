@@ -1,6 +1,6 @@
 """PaiNN: polarizable atom interactions (Schuett et al., arXiv 2102.03150)."""
 
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class PaiNN(Backbone):
         # the envelope multiplies the filter's bias too
         radial = torch.cat([radial, envelope], dim=1)  # (n_edges, n_radial + 1)
         s = self.embedding(graph.numbers)  # (n_atoms, n_features)
-        v = s.new_zeros(s.shape[0], 3, s.shape[1])  # (n_atoms, 3, n_features)
+        v: Tensor | None = None  # (n_atoms, 3, n_features); no vectors before layer 1
         for message, update in zip(self.messages, self.updates, strict=True):
             s, v = message(graph, s, v, radial, directions)
             s, v = update(s, v)
@@ -99,23 +99,31 @@ class PaiNNMessage(Interaction):
         self.filters = Dense(n_radial + 1, 3 * n_features, bias=False)
 
     def forward(
-        self, graph: AtomGraph, s: Tensor, v: Tensor, radial: Tensor, directions: Tensor
+        self,
+        graph: AtomGraph,
+        s: Tensor,
+        v: Tensor | None,
+        radial: Tensor,
+        directions: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return updated scalars and vectors."""
-        n = self.n_features
-        nodes = torch.cat([self.context(s), v.flatten(1)], dim=1)  # (n_atoms, 6 n)
-        collected = self.collect(
-            graph, nodes, filters=self.filters(radial), directions=directions
-        )  # (n_atoms, 4 n)
-        return s + collected[:, :n], v + collected[:, n:].view(-1, 3, n)
+        edges = {"filters": self.filters(radial), "directions": directions}
+        ds, dv = self.collect(graph, {"phi": self.context(s), "v": v}, edges)
+        return s + ds, dv if v is None else v + dv
 
-    def message(self, x_j: Tensor, filters: Tensor, directions: Tensor) -> Tensor:
-        """Return scalars and vectors side by side, shape ``(n_edges, 4 n_features)``."""
-        n = self.n_features
-        scalar, along, carry = (x_j[:, : 3 * n] * filters).split(n, dim=1)
-        vectors = x_j[:, 3 * n :].view(-1, 3, n)  # (n_edges, 3, n_features)
-        moved = carry[:, None, :] * vectors + along[:, None, :] * directions[:, :, None]
-        return torch.cat([scalar, moved.flatten(1)], dim=1)
+    def message(
+        self,
+        phi_j: Tensor,
+        v_j: Optional[Tensor],  # noqa: UP045  (PyG reads the type)
+        filters: Tensor,
+        directions: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return scalars ``(n_edges, n)`` and vectors ``(n_edges, 3, n)``."""
+        scalar, along, carry = (phi_j * filters).split(self.n_features, dim=1)
+        turned = along[:, None, :] * directions[:, :, None]
+        if v_j is None:
+            return scalar, turned
+        return scalar, carry[:, None, :] * v_j + turned
 
 
 class PaiNNUpdate(nn.Module):

@@ -92,10 +92,10 @@ class SchNetInteraction(Interaction):
     ) -> Tensor:
         """Return the update of the features, shape ``(n_atoms, n_features)``."""
         filters = self.filters(radial) * envelope  # (n_edges, n_features)
-        collected = self.collect(graph, self.inward(x), filters=filters)
+        (collected,) = self.collect(graph, {"x": self.inward(x)}, {"filters": filters})
         update: Tensor = self.outward(collected)
         return update
 
-    def message(self, x_j: Tensor, filters: Tensor) -> Tensor:
+    def message(self, x_j: Tensor, filters: Tensor) -> tuple[Tensor]:
         """Return the message of every edge, shape ``(n_edges, n_features)``."""
-        return x_j * filters
+        return (x_j * filters,)

@@ -64,7 +64,32 @@ def _batched_index(index: Tensor, batch: int, stride: int) -> Tensor:
     return (offset[:, None] + index).reshape(-1)
 
 
-class _ScatterSum(torch.autograd.Function):
+class _Linear(torch.autograd.Function):
+    """A linear map whose calls are cheap outside of ``torch.func`` transforms.
+
+    ``Function.apply`` inspects the Python signature at every call, which costs more
+    than the sum itself for a small molecule; without a transform the C++ entry beneath
+    it does the same.
+    """
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:  # noqa: ANN401
+        if _transforms_active():
+            return super().apply(*args)
+        return super(torch.autograd.Function, cls).apply(*args)
+
+
+def _transforms_active() -> bool:
+    active: bool = torch._C._are_functorch_transforms_active()  # noqa: SLF001
+    return active
+
+
+def _plain() -> bool:
+    """Nothing records derivatives or batches: a kernel may be called directly."""
+    return not (torch.is_grad_enabled() or _transforms_active())
+
+
+class _ScatterSum(_Linear):
     @staticmethod
     def forward(values: Tensor, index: Tensor, size: int) -> Tensor:
         return _sum_rows(values, index, size)
@@ -79,6 +104,8 @@ class _ScatterSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
+        if _plain():
+            return grad.index_select(0, index), None, None
         return _Gather.apply(grad, index), None, None
 
     @staticmethod
@@ -96,7 +123,7 @@ class _ScatterSum(torch.autograd.Function):
         return total.unflatten(0, (batch, size)), 0
 
 
-class _Gather(torch.autograd.Function):
+class _Gather(_Linear):
     @staticmethod
     def forward(values: Tensor, index: Tensor) -> Tensor:
         return values.index_select(0, index)
@@ -111,6 +138,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
+        if _plain():
+            return _sum_rows(grad, index, ctx.size), None
         return _ScatterSum.apply(grad, index, ctx.size), None
 
     @staticmethod
