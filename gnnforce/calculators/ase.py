@@ -1,7 +1,6 @@
 """A force field as a calculator of ASE."""
 
 import copy
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,12 +14,11 @@ from ase.outputs import Properties, all_outputs
 from numpy.typing import NDArray
 
 from gnnforce.calculators.results import COMMITTEE_PROPERTIES, Results, ase_results
-from gnnforce.calculators.settings import place_model, select_head
+from gnnforce.calculators.settings import place_model, select_head, warn_of_charge
 from gnnforce.calculators.skin import SkinList
 from gnnforce.calculators.threads import check_threads, thread_limit
 from gnnforce.derivatives.strategies import choose_strategy
 from gnnforce.errors import UserError, did_you_mean
-from gnnforce.graph.convert import total_charge
 from gnnforce.graph.views import has_stress
 from gnnforce.models.force_field import ForceField
 
@@ -115,11 +113,6 @@ class Calculator(AseCalculator):  # type: ignore[misc]  # ASE carries no types
     def head(self) -> str:
         """Name of the head that answers."""
         return self._head
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision the network computes in."""
-        return self.model.dtype
 
     @property
     def extra_properties(self) -> list[str]:
@@ -297,15 +290,8 @@ class Calculator(AseCalculator):  # type: ignore[misc]  # ASE carries no types
         return self.model.outputs.head(head).kind == "node_sum"
 
     def _warn_of_charge(self, atoms: Atoms) -> None:
-        if self._charge_warned or total_charge(atoms) == 0:
-            return
-        self._charge_warned = True
-        warnings.warn(
-            f"the structure has charge {total_charge(atoms):g}, but this model does not "
-            "read charges: its results are those of its training data, whatever the "
-            "charge (said once)",
-            stacklevel=4,
-        )
+        if not self._charge_warned:
+            self._charge_warned = warn_of_charge(atoms)
 
     def _what_there_is(self) -> str:
         names = ", ".join([*self.implemented_properties, *self.extra_properties])

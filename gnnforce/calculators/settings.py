@@ -1,11 +1,14 @@
 """Reading a calculator's arguments: which model, where, in which precision, which head."""
 
 import copy
+import warnings
 from pathlib import Path
 
 import torch
+from ase import Atoms
 
 from gnnforce.errors import UnknownHeadError, UserError
+from gnnforce.graph.convert import total_charge
 from gnnforce.models.checkpoint import load, parse_dtype
 from gnnforce.models.force_field import ForceField
 from gnnforce.models.heads import choose_head
@@ -69,3 +72,26 @@ def select_head(model: ForceField, head: str | int | None) -> str:
             "counted from 0"
         )
     return choose_head(model, head)
+
+
+def warn_of_charge(atoms: Atoms) -> bool:
+    """Warn when a structure has a charge, which the backbones do not read.
+
+    Args:
+        atoms: The structure, with its charge in ``info``.
+
+    Returns:
+        Whether there was a warning.
+
+    Raises:
+        GeometryError: For a charge that is no whole number.
+    """
+    charge = total_charge(atoms)
+    if charge == 0:
+        return False
+    warnings.warn(
+        f"the structure has charge {charge:g}, but this model does not read charges: it "
+        "answers as for the charge of its training data (said once)",
+        stacklevel=2,
+    )
+    return True

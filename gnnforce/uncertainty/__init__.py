@@ -1,0 +1,1 @@
+"""How far predictions can be trusted: committee statistics and calibration."""
