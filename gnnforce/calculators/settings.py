@@ -38,7 +38,8 @@ def place_model(
     """
     kind = None if dtype is None else parse_dtype(dtype)
     if isinstance(model, str | Path):
-        return load(model, device="cpu" if device is None else device, dtype=kind)
+        with torch.random.fork_rng(devices=[]):  # building layers draws random weights
+            return load(model, device="cpu" if device is None else device, dtype=kind)
     if not isinstance(model, ForceField):
         raise UserError(
             f"a calculator needs a model file or a ForceField, not a {type(model).__name__}"

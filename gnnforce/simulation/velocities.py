@@ -2,7 +2,7 @@
 
 import numpy as np
 from ase import Atoms, units
-from ase.md.velocitydistribution import Stationary, ZeroRotation
+from ase.md.velocitydistribution import Stationary
 
 
 def set_velocities(atoms: Atoms, temperature: float, rng: np.random.Generator) -> None:
@@ -35,4 +35,16 @@ def set_velocities(atoms: Atoms, temperature: float, rng: np.random.Generator) -
         return
     Stationary(atoms, preserve_temperature=False)
     if not atoms.pbc.any():
-        ZeroRotation(atoms, preserve_temperature=False)
+        _stop_rotation(atoms)
+
+
+def _stop_rotation(atoms: Atoms) -> None:
+    r"""Take out :math:`\omega = I^{+} L`; linear molecules have no inverse of I."""
+    center = atoms.get_center_of_mass()
+    arms = atoms.positions - center
+    weights = atoms.get_masses()[:, None, None]
+    squares = (arms**2).sum(axis=1)[:, None, None] * np.eye(3)
+    inertia = (weights * (squares - arms[:, :, None] * arms[:, None, :])).sum(axis=0)
+    turning = atoms.get_angular_momentum()
+    omega = np.linalg.pinv(inertia, rcond=1e-10, hermitian=True) @ turning
+    atoms.set_velocities(atoms.get_velocities() - np.cross(omega, arms))
