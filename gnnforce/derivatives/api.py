@@ -52,7 +52,4 @@ def gradients(
             "computing the outputs"
         )
     unit = torch.eye(outputs.shape[0], dtype=outputs.dtype, device=outputs.device)
-    rows, _ = pull_back(
-        outputs, inputs, unit, strategy=strategy, create_graph=create_graph
-    )
-    return rows
+    return pull_back(outputs, inputs, unit, strategy=strategy, create_graph=create_graph)

@@ -59,7 +59,7 @@ def pull_back(
     *,
     strategy: str = "auto",
     create_graph: bool = False,
-) -> tuple[Tensor, str]:
+) -> Tensor:
     r"""Contract many cotangents with one Jacobian.
 
     .. math:: G_c = \sum_k w_{ck}\, \partial y_k / \partial x
@@ -72,8 +72,8 @@ def pull_back(
         create_graph: Keep the result differentiable, and the graph of ``outputs`` alive.
 
     Returns:
-        The gradients, shape ``(n_cotangents, *inputs.shape)``, and the strategy used.
-        Outputs that do not depend on the inputs give zeros.
+        Shape ``(n_cotangents, *inputs.shape)``; zeros where an output does not depend on
+        the inputs.
 
     Raises:
         UserError: For an unknown strategy.
@@ -82,10 +82,10 @@ def pull_back(
         >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
         >>> weights = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
         >>> pull_back(x**2, x, weights, strategy="loop")
-        (tensor([[2., 0.],
-                [2., 4.]]), 'loop')
+        tensor([[2., 0.],
+                [2., 4.]])
     """
     used = choose_strategy(strategy, cotangents.shape[0], inputs.numel())
     if not outputs.requires_grad or cotangents.shape[0] == 0:
-        return inputs.new_zeros(cotangents.shape[0], *inputs.shape), used
-    return STRATEGIES[used](outputs, inputs, cotangents, create_graph), used
+        return inputs.new_zeros(cotangents.shape[0], *inputs.shape)
+    return STRATEGIES[used](outputs, inputs, cotangents, create_graph)

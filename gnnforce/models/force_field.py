@@ -1,6 +1,7 @@
 """The force field: one backbone, many heads, and the derivatives of all of them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnforce.backbones.base import Backbone
-from gnnforce.derivatives.strategies import pull_back
+from gnnforce.derivatives.strategies import choose_strategy, pull_back
 from gnnforce.errors import StressError, UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.views import (
@@ -18,8 +19,9 @@ from gnnforce.graph.views import (
     virials_from_edges,
     volumes,
 )
-from gnnforce.models.leaves import detached_copy, with_isolated_atoms
+from gnnforce.models.leaves import usable, with_isolated_atoms
 from gnnforce.models.predictions import Predictions
+from gnnforce.ops.scatter import one_cotangent
 from gnnforce.quantities import QUANTITIES, check_quantities
 from gnnforce.readouts.head import Head, OutputTable
 from gnnforce.readouts.repulsion import ZBLRepulsion
@@ -194,19 +196,21 @@ class ForceField(nn.Module):
         self._refuse(graph, names, chosen, lenient=weights is not None)
         derivatives = any(QUANTITIES[name].derivative for name in names)
         with torch.inference_mode(False), torch.set_grad_enabled(derivatives or create_graph):
-            graph = detached_copy(graph)
-            vectors = edge_vectors(graph)
+            graph = usable(graph)
+            vectors = edge_vectors(graph).detach()
             leaf = vectors.to(self.dtype).requires_grad_(derivatives)
-            out = self(graph, leaf, chosen)
+            n_rows = chosen.n_outputs if weights is None else weights.shape[0]
+            used = choose_strategy(strategy, n_rows, leaf.numel()) if derivatives else "none"
+            with nullcontext() if used == "batched" else one_cotangent():
+                out = self(graph, leaf, chosen)
             values = {"energy": out.energy, "energies": out.energies}
-            used = "none"
             if derivatives:
                 cotangents = unit_cotangents(out.energy) if weights is None else weights
-                rows, used = pull_back(
+                rows = pull_back(
                     out.energy,
                     leaf,
                     cotangents.to(out.energy),
-                    strategy=strategy,
+                    strategy=used,
                     create_graph=create_graph,
                 )
                 values |= derived(rows.to(vectors.dtype), vectors, graph, names)

@@ -1,35 +1,41 @@
 """The tensors a prediction starts from."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from gnnforce.graph.atom_graph import AtomGraph
 
 
-def detached_copy(graph: AtomGraph) -> AtomGraph:
-    """Return the graph's tensors free of any autograd history.
+FIELDS = (
+    "numbers",
+    "positions",
+    "cell",
+    "pbc",
+    "edge_index",
+    "edge_shifts",
+    "charge",
+    "spin_multiplicity",
+)
 
-    The model must neither change the user's graph nor hang its results on the history
-    of the positions. Tensors made under ``inference_mode`` are copied, because autograd
-    refuses to keep them; all others are shared.
+
+def usable(graph: AtomGraph) -> AtomGraph:
+    """Return a graph whose tensors autograd can keep.
+
+    Tensors made under ``inference_mode`` cannot be saved for a backward pass; a graph of
+    such tensors is copied, every other one is returned as it is.
 
     Args:
         graph: A graph or batch.
 
     Returns:
-        A new graph with the fields a model reads.
+        The graph, or a copy with the fields that a model reads.
     """
-    return AtomGraph(
-        numbers=_usable(graph.numbers),
-        positions=_usable(graph.positions),
-        cell=_usable(graph.cell),
-        pbc=_usable(graph.pbc),
-        edge_index=_usable(graph.edge_index),
-        edge_shifts=_usable(graph.edge_shifts),
-        charge=_usable(graph.charge),
-        spin_multiplicity=_usable(graph.spin_multiplicity),
-        batch=_usable(graph.graph_index),
-    )
+    if not graph.positions.is_inference():
+        return graph
+    fields = {name: graph[name].clone() for name in FIELDS}
+    return AtomGraph(**fields, batch=graph.graph_index.clone())
 
 
 def with_isolated_atoms(graph: AtomGraph, elements: list[int]) -> AtomGraph:
@@ -45,22 +51,31 @@ def with_isolated_atoms(graph: AtomGraph, elements: list[int]) -> AtomGraph:
     Returns:
         A new graph with the same edges and ``len(elements)`` more atoms and graphs.
     """
-    n = len(elements)
-    zeros = graph.positions.new_zeros
-    numbers = torch.tensor(elements, device=graph.numbers.device)
-    own_graph = torch.arange(graph.n_graphs, graph.n_graphs + n, device=numbers.device)
+    positions = graph.positions.detach()
+    ghosts = _isolated(tuple(elements), positions.dtype, positions.device)
+    numbers, zeros, falses, steps = ghosts
     return AtomGraph(
         numbers=torch.cat([graph.numbers, numbers]),
-        positions=torch.cat([graph.positions, zeros(n, 3)]),
-        cell=torch.cat([graph.cell, zeros(n, 3, 3)]),
-        pbc=torch.cat([graph.pbc, torch.zeros_like(graph.pbc[:1]).expand(n, 3)]),
+        positions=torch.cat([positions, zeros[:, 0]]),
+        cell=torch.cat([graph.cell.detach(), zeros]),
+        pbc=torch.cat([graph.pbc, falses]),
         edge_index=graph.edge_index,
         edge_shifts=graph.edge_shifts,
-        charge=torch.cat([graph.charge, zeros(n)]),
-        spin_multiplicity=torch.cat([graph.spin_multiplicity, zeros(n) + 1]),
-        batch=torch.cat([graph.graph_index, own_graph]),
+        charge=torch.cat([graph.charge, zeros[:, 0, 0]]),
+        spin_multiplicity=torch.cat([graph.spin_multiplicity, zeros[:, 0, 0] + 1]),
+        batch=torch.cat([graph.graph_index, steps + graph.n_graphs]),
     )
 
 
-def _usable(tensor: Tensor) -> Tensor:
-    return tensor.clone() if tensor.is_inference() else tensor.detach()
+@lru_cache(maxsize=16)
+def _isolated(
+    elements: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Numbers, zero cells, no periodicity and graph offsets, made once."""
+    n = len(elements)
+    return (
+        torch.tensor(elements, device=device),
+        torch.zeros(n, 3, 3, dtype=dtype, device=device),
+        torch.zeros(n, 3, dtype=torch.bool, device=device),
+        torch.arange(n, device=device),
+    )

@@ -65,9 +65,8 @@ class ElementTable(nn.Module):
         Raises:
             UnknownElementError: Names the element and the model's elements.
         """
-        # the last row stands for everything beyond the table, negative numbers too
-        known = (numbers >= 0) & (numbers < len(SYMBOLS))
-        rows = self.rows[torch.where(known, numbers, len(SYMBOLS))]
+        # the first row (Z = 0) and the last stand for everything outside the table
+        rows = self.rows.index_select(0, numbers.clamp(0, len(SYMBOLS)))
         if rows.device.type == "cpu":
             if bool((rows < 0).any()):
                 self.check(numbers)

@@ -3,7 +3,9 @@
 ``scatter_sum`` and ``gather`` are each other's derivative. Both are
 ``torch.autograd.Function`` s with a rule for batched cotangents, so that a
 vectorized vector-Jacobian product runs as one wide operation: PyTorch's own rule for
-a batched ``index_add`` gives up the fast path for rows.
+a batched ``index_add`` gives up the fast path for rows. Where it is known that no batch of
+cotangents comes, :func:`one_cotangent` uses PyTorch's own operations, whose derivatives do
+not go through Python.
 
 torch-scatter is used when it can be imported, and only as a faster kernel: the
 result is the same. ``GNNFORCE_SCATTER`` = ``auto`` (default), ``native`` or
@@ -12,7 +14,9 @@ result is the same. ``GNNFORCE_SCATTER`` = ``auto`` (default), ``native`` or
 
 import importlib
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -23,10 +27,33 @@ from gnnforce.errors import ConfigError
 
 Kernel = Callable[[Tensor, Tensor, int], Tensor]
 
+_local = threading.local()
+
+
+@contextmanager
+def one_cotangent() -> Iterator[None]:
+    """Promise that results are not differentiated with batched cotangents.
+
+    Only speed depends on it: batched derivatives of what is computed inside are right
+    but slow. The promise holds for the calling thread.
+
+    Example:
+        >>> with one_cotangent():
+        ...     total = scatter_sum(torch.ones(2, 1), torch.tensor([0, 0]), 1)
+        >>> total
+        tensor([[2.]])
+    """
+    before = getattr(_local, "one_cotangent", False)
+    _local.one_cotangent = True
+    try:
+        yield
+    finally:
+        _local.one_cotangent = before
+
 
 def _native_sum(values: Tensor, index: Tensor, size: int) -> Tensor:
     rows = index.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-    return values.new_zeros(size, *values.shape[1:]).scatter_add_(0, rows, values)
+    return values.new_zeros(size, *values.shape[1:]).scatter_add(0, rows, values)
 
 
 @cache
@@ -186,6 +213,8 @@ def scatter_sum(values: Tensor, index: Tensor, size: int) -> Tensor:
                 [4.],
                 [0.]])
     """
+    if getattr(_local, "one_cotangent", False):
+        return _sum_rows(values, index, size)
     result: Tensor = _ScatterSum.apply(values, index, size)
     return result
 
@@ -206,5 +235,7 @@ def gather(values: Tensor, index: Tensor) -> Tensor:
         >>> gather(torch.tensor([10.0, 20.0]), torch.tensor([1, 1, 0]))
         tensor([20., 20., 10.])
     """
+    if getattr(_local, "one_cotangent", False):
+        return values.index_select(0, index)
     result: Tensor = _Gather.apply(values, index)
     return result
