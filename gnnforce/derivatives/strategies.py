@@ -16,10 +16,10 @@ STRATEGIES: dict[str, PullBack] = {
     "batched": batched_pull_back,
 }
 
-# Above this many input numbers a vectorized pass is bound by memory traffic and no
-# faster than the loop; below it the loop is bound by the cost of launching operations
-# (measured with scripts/benchmark_strategies.py).
-BATCHED_UP_TO = 3_000
+# A vectorized pass saves launching operations and costs memory traffic: it wins only for
+# many outputs of a small molecule (measured with scripts/benchmark_strategies.py).
+BATCHED_FROM_OUTPUTS = 8
+BATCHED_UP_TO_INPUTS = 600
 
 
 def choose_strategy(name: str, n_cotangents: int, n_inputs: int) -> str:
@@ -41,8 +41,8 @@ def choose_strategy(name: str, n_cotangents: int, n_inputs: int) -> str:
         'loop'
     """
     if name == "auto":
-        small = n_inputs <= BATCHED_UP_TO
-        return "batched" if n_cotangents > 1 and small else "loop"
+        many = n_cotangents >= BATCHED_FROM_OUTPUTS
+        return "batched" if many and n_inputs <= BATCHED_UP_TO_INPUTS else "loop"
     if name not in STRATEGIES:
         options = ["auto", *STRATEGIES]
         raise UserError(
