@@ -183,8 +183,6 @@ def test_langevin_reaches_the_temperature(tmp_path):
 
 @pytest.mark.slow
 def test_npt_follows_the_pressure(tmp_path):
-    from ase.build import bulk
-
     copper = bulk("Cu", cubic=True)
     volumes = {}
     for pressure in (-5.0, 20.0):
