@@ -33,7 +33,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     rows = []
-    print("molecules  edges  N      " + "".join(f"{s:>12s}" for s in STRATEGIES) + "  auto")
+    print(
+        "molecules  edges  N      " + "".join(f"{s:>12s}" for s in STRATEGIES) + "  auto"
+    )
     for n_molecules in options.molecules:
         frames = ase.io.read(STRUCTURES, index=f":{n_molecules}")
         graph = gf.batch([gf.AtomGraph.from_atoms(frame, 5.0) for frame in frames])

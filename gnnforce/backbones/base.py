@@ -87,7 +87,10 @@ class Interaction(MessagePassing):  # type: ignore[misc]  # PyG carries no types
         super().__init__(aggr="sum", node_dim=0)
 
     def collect(
-        self, graph: AtomGraph, nodes: Mapping[str, Tensor | None], edges: dict[str, Tensor]
+        self,
+        graph: AtomGraph,
+        nodes: Mapping[str, Tensor | None],
+        edges: dict[str, Tensor],
     ) -> tuple[Tensor, ...]:
         """Sum the messages that reach every atom.
 

@@ -85,10 +85,10 @@ class AtomGraph(Data):  # type: ignore[misc]  # Data carries no types
         batch: Tensor | None = self._store.get("batch")
         return torch.zeros_like(self.numbers) if batch is None else batch
 
-    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, ARG002
+    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Shift ``edge_index`` and nothing else when batching."""
         return self.n_atoms if key == "edge_index" else 0
 
-    def __cat_dim__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, ARG002
+    def __cat_dim__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Concatenate every field along its first axis, ``edge_index`` its last."""
         return -1 if key == "edge_index" else 0

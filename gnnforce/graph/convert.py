@@ -138,4 +138,3 @@ def _whole_number(
     if len(set(values)) > 1:
         raise GeometryError(f"info states different values: {dict(found)}")
     return values[0] if values else default
-

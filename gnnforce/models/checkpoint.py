@@ -157,7 +157,13 @@ def read(path: str | Path) -> dict[str, Any]:
         raise ModelFileError(f"there is no model file {path}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, BadZipFile, ValueError) as error:
+    except (
+        RuntimeError,
+        pickle.UnpicklingError,
+        EOFError,
+        BadZipFile,
+        ValueError,
+    ) as error:
         raise ModelFileError(
             f"{path} is not a gnnforce model file, or is truncated"
         ) from error

@@ -151,7 +151,7 @@ class ForceField(nn.Module):
         )
         return result
 
-    def predict(  # noqa: PLR0913  (the public contract: every switch is by name)
+    def predict(
         self,
         graph: AtomGraph,
         wanted: Sequence[str] = ("energy", "forces"),
@@ -195,12 +195,17 @@ class ForceField(nn.Module):
         chosen = self.outputs if heads is None else self.outputs.select(list(heads))
         self._refuse(graph, names, chosen, lenient=weights is not None)
         derivatives = any(QUANTITIES[name].derivative for name in names)
-        with torch.inference_mode(False), torch.set_grad_enabled(derivatives or create_graph):
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(derivatives or create_graph),
+        ):
             graph = usable(graph)
             vectors = edge_vectors(graph).detach()
             leaf = vectors.to(self.dtype).requires_grad_(derivatives)
             n_rows = chosen.n_outputs if weights is None else weights.shape[0]
-            used = choose_strategy(strategy, n_rows, leaf.numel()) if derivatives else "none"
+            used = (
+                choose_strategy(strategy, n_rows, leaf.numel()) if derivatives else "none"
+            )
             with nullcontext() if used == "batched" else one_cotangent():
                 out = self(graph, leaf, chosen)
             values = {"energy": out.energy, "energies": out.energies}

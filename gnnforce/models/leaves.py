@@ -7,7 +7,6 @@ from torch import Tensor
 
 from gnnforce.graph.atom_graph import AtomGraph
 
-
 FIELDS = (
     "numbers",
     "positions",

@@ -95,6 +95,7 @@ class StackedMLP(nn.Module):
         Returns:
             Shape ``(n_members, n_rows, n_out)``.
         """
+
         def pick(x: Tensor) -> Tensor:
             return x if members is None else x.index_select(0, members)
 

@@ -12,6 +12,8 @@ result is the same. ``GNNFORCE_SCATTER`` = ``auto`` (default), ``native`` or
 ``torch_scatter`` chooses; the last one is an error when the package is missing.
 """
 
+# ruff: noqa: ANN401, ARG004  (autograd.Function prescribes names and passes anything)
+
 import importlib
 import os
 import threading
@@ -100,10 +102,10 @@ class _Linear(torch.autograd.Function):
     """
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:  # noqa: ANN401
+    def apply(cls, *args: Any) -> Any:
         if _transforms_active():
             return super().apply(*args)
-        return super(torch.autograd.Function, cls).apply(*args)
+        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
 
 
 def _transforms_active() -> bool:
@@ -122,7 +124,9 @@ class _ScatterSum(_Linear):
         return _sum_rows(values, index, size)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor
+    ) -> None:
         _, index, size = inputs
         ctx.save_for_backward(index)
         ctx.save_for_forward(index)
@@ -142,7 +146,11 @@ class _ScatterSum(_Linear):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], values: Tensor, index: Tensor, size: int
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        values: Tensor,
+        index: Tensor,
+        size: int,
     ) -> tuple[Tensor, int]:
         batch, values = _front(info, in_dims, values)
         rows = _batched_index(index, batch, size)

@@ -33,7 +33,7 @@ class AtomicReferences(nn.Module):
         self.register_buffer("energies", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("scales", torch.ones(shape, dtype=torch.float64))
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         exact = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, buffer in exact.items():
