@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from gnnforce.models.force_field import ForceField
 _SETTINGS = ("head", "device", "dtype", "strategy", "threads")
 
 
-class Calculator(AseCalculator):  # type: ignore[misc]  # ASE carries no types
+class Calculator(AseCalculator):
     r"""Energies, forces and stress of one head, with error bars where it has members.
 
     One geometry costs one forward pass: everything is computed at the first question
@@ -88,7 +88,7 @@ class Calculator(AseCalculator):  # type: ignore[misc]  # ASE carries no types
         ((3, 3), (4, 3, 3))
     """
 
-    ignored_changes: ClassVar[set[str]] = {"initial_charges", "initial_magmoms"}
+    ignored_changes = {"initial_charges", "initial_magmoms"}  # noqa: RUF012  (ASE's)
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Calculator(AseCalculator):  # type: ignore[misc]  # ASE carries no types
         skin: float = 0.0,
         threads: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.model = place_model(model, device, dtype)
         self.strategy, self.threads = strategy, check_threads(threads)
         self._lists = SkinList(self.model.cutoff, skin)
@@ -149,12 +149,12 @@ class Calculator(AseCalculator):  # type: ignore[misc]  # ASE carries no types
 
     def reset(self) -> None:
         """Forget the last structure and its results."""
-        super().reset()
+        super().reset()  # type: ignore[no-untyped-call]
         self._by_head = {}
 
     def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
         """Return what the model reads and what changed since the last evaluation."""
-        changes: list[str] = super().check_state(atoms, tol)
+        changes: list[str] = super().check_state(atoms, tol)  # type: ignore[no-untyped-call]
         if self.atoms is not None and not (self.atoms.pbc.any() or atoms.pbc.any()):
             changes = [name for name in changes if name != "cell"]  # not read then
         return changes

@@ -65,8 +65,8 @@ def select_head(model: ForceField, head: str | int | None) -> str:
     Raises:
         UnknownHeadError: For a head the model does not have; the message lists them.
     """
-    if isinstance(head, int) and not isinstance(head, bool):
-        if 0 <= head < len(model.head_names):
+    if isinstance(head, int):
+        if 0 <= head < len(model.head_names) and not isinstance(head, bool):
             return model.head_names[head]
         raise UnknownHeadError(
             f"no head number {head}; the model has {', '.join(model.head_names)}, "

@@ -187,7 +187,7 @@ class _Run:
             if self.step == last:
                 return self._finish(frame)
             try:
-                self.dynamics.step()
+                self.dynamics.step()  # type: ignore[attr-defined]
                 self.dynamics.nsteps += 1
                 record = observe(self.atoms, self.step + 1, self.settings.timestep_fs)
             except (UnstableError, CalculationFailed, GeometryError) as error:

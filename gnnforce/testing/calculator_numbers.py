@@ -156,7 +156,7 @@ def _assert_energy(subject: Subject, atoms: Atoms, expected: float, what: str) -
 
 
 def _shifted(atoms: Atoms, atom: int, axis: int, step: float) -> Atoms:
-    shifted = atoms.copy()
+    shifted: Atoms = atoms.copy()
     shifted.positions[atom, axis] += step
     return shifted
 

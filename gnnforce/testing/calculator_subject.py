@@ -38,7 +38,7 @@ class Subject:
 
     def attached(self, atoms: Atoms) -> Atoms:
         """Return a copy of a structure with the calculator attached."""
-        copied = atoms.copy()
+        copied: Atoms = atoms.copy()
         copied.calc = self.calc
         return copied
 
@@ -48,4 +48,6 @@ class Subject:
 
     def forces(self, atoms: Atoms) -> NDArray[np.float64]:
         """Return the forces on a structure, constraints left out."""
-        return np.array(self.attached(atoms).get_forces(apply_constraint=False), float)
+        return np.array(
+            self.attached(atoms).get_forces(apply_constraint=False), np.float64
+        )

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ def assert_forces_are_gradients(model: ForceField) -> None:
     for atoms in (cluster(model.elements, 5), crystal(model.elements)):
         forces = evaluate(exact, atoms)["forces"]
         for index in np.ndindex(len(atoms), 3):
-            slope = _central(lambda h, i=index, a=atoms: _moved(a, i, h), exact, _STEP)
+            slope = _central(partial(_moved, atoms, index), exact, _STEP)
             what = f"forces and differences, atom and axis {index}"
             assert_close(forces[:, *index], -slope, _DIFFERENCE, what)
         own = evaluate(model, atoms)["forces"]
@@ -59,7 +60,7 @@ def assert_stress_is_gradient(model: ForceField) -> None:
         direction = np.zeros((3, 3))
         direction[i, j] += 0.5
         direction[j, i] += 0.5
-        slope = _central(lambda h, d=direction: strained(atoms, h * d), exact, _STRAIN)
+        slope = _central(partial(_bent, atoms, direction), exact, _STRAIN)
         what = f"stress and differences, component {i}{j}"
         assert_close(out["stress"][:, i, j], slope / volume, _DIFFERENCE, what)
     transposed = out["stress"].transpose(0, 2, 1)
@@ -206,9 +207,13 @@ def assert_copies_agree(model: ForceField) -> None:
 
 
 def _moved(atoms: Atoms, index: tuple[int, ...], step: float) -> Atoms:
-    moved = atoms.copy()
+    moved: Atoms = atoms.copy()
     moved.positions[index] += step
     return moved
+
+
+def _bent(atoms: Atoms, direction: Array, strain: float) -> Atoms:
+    return strained(atoms, strain * direction)
 
 
 def _central(at: Callable[[float], Atoms], model: ForceField, step: float) -> Array:

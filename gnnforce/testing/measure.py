@@ -114,7 +114,7 @@ def random_rotation(seed: int = 0, reflect: bool = False) -> Array:
 
 def transformed(atoms: Atoms, matrix: Array) -> Atoms:
     """Return a copy with positions and cell multiplied by an orthogonal matrix."""
-    turned = atoms.copy()
+    turned: Atoms = atoms.copy()
     turned.set_cell(atoms.cell.array @ matrix.T)
     turned.positions = atoms.positions @ matrix.T
     return turned
@@ -122,6 +122,6 @@ def transformed(atoms: Atoms, matrix: Array) -> Atoms:
 
 def strained(atoms: Atoms, strain: Array) -> Atoms:
     """Return a copy with positions and cell multiplied by one plus a strain."""
-    deformed = atoms.copy()
+    deformed: Atoms = atoms.copy()
     deformed.set_cell(atoms.cell.array @ (np.eye(3) + strain), scale_atoms=True)
     return deformed
