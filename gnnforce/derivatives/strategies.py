@@ -78,6 +78,7 @@ def pull_back(
         UserError: For an unknown strategy.
 
     Example:
+        >>> import torch
         >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
         >>> weights = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
         >>> pull_back(x**2, x, weights, strategy="loop")
