@@ -63,16 +63,25 @@ def select_head(model: ForceField, head: str | int | None) -> str:
         The name.
 
     Raises:
-        UnknownHeadError: For a head the model does not have; the message lists them.
+        UnknownHeadError: For a head the model does not have, or one that its metadata
+            list under ``untrained_heads``; the message lists the heads.
     """
     if isinstance(head, int):
-        if 0 <= head < len(model.head_names) and not isinstance(head, bool):
-            return model.head_names[head]
+        if isinstance(head, bool) or not 0 <= head < len(model.head_names):
+            raise UnknownHeadError(
+                f"no head number {head}; the model has {', '.join(model.head_names)}, "
+                "counted from 0"
+            )
+        head = model.head_names[head]
+    name = choose_head(model, head)
+    untrained = model.metadata.get("untrained_heads", [])
+    if name in untrained:
+        trained = [other for other in model.head_names if other not in untrained]
         raise UnknownHeadError(
-            f"no head number {head}; the model has {', '.join(model.head_names)}, "
-            "counted from 0"
+            f"head {name!r} had no labels in training and knows nothing; trained heads: "
+            f"{', '.join(trained) or 'none'}"
         )
-    return choose_head(model, head)
+    return name
 
 
 def warn_of_charge(atoms: Atoms) -> bool:

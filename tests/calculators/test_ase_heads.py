@@ -205,3 +205,18 @@ def test_declared_names_and_instances(model, make_model):  # C20
     energies = many.get_property("energies", systems.water())
     assert energies.shape == (3,)
     assert energies.sum() == pytest.approx(many.results["energy"], abs=1e-9)
+
+
+def test_heads_of_mixed_kinds_have_energies_of_atoms_where_they_exist(make_model):
+    kinds = [Head("sum"), Head("mean", kind="node_mean"), Head("pool", kind="pooled")]
+    mixed = make_model(kinds)
+    water = systems.water()
+    for head in mixed.heads:
+        calc = Calculator(mixed, head=head.name)
+        energy = calc.get_potential_energy(water)
+        assert ("energies" in calc.results) == (head.kind == "node_sum")
+        by_head = calc.results_by_head(water)
+        assert by_head[head.name]["energy"] == pytest.approx(energy, abs=1e-12)
+        if head.kind != "node_sum":
+            with pytest.raises(PropertyNotImplementedError, match="energies"):
+                calc.get_potential_energies(water)

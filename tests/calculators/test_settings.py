@@ -41,6 +41,14 @@ def test_heads(model):
             select_head(model, wrong)
 
 
+def test_heads_without_training_are_refused(model):
+    model.metadata["untrained_heads"] = ["a"]
+    assert select_head(model, "b") == "b"
+    for head in ("a", 0, None):
+        with pytest.raises(UnknownHeadError, match=r"no labels.*trained heads: b"):
+            select_head(model, head)
+
+
 def test_wrong_types(model):
     with pytest.raises(UserError, match="int"):
         place_model(3, None, None)
