@@ -61,7 +61,8 @@ def neighbor_list(
     _check(positions, cell, pbc, cutoff)
     lattice = _complete_lattice(cell, pbc)
     folded, fold = _fold(positions, lattice, pbc)
-    source, target, shifts, distances = _pairs(folded, lattice, pbc, cutoff)
+    near = _close_gaps(folded, lattice, pbc, cutoff)
+    source, target, shifts, distances = _pairs(near, lattice, pbc, cutoff)
     keep = distances < cutoff
     source, target, shifts = source[keep], target[keep], shifts[keep]
     _check_distances(source, target, distances[keep])
@@ -137,6 +138,27 @@ def _fold(
     if len(folded):
         folded = folded - folded.mean(axis=0)
     return folded, fold.astype(np.int64)
+
+
+def _close_gaps(
+    positions: NDArray[np.float64],
+    lattice: NDArray[np.float64],
+    pbc: NDArray[np.bool_],
+    cutoff: float,
+) -> NDArray[np.float64]:
+    """Move fragments together along open directions, never to within the cutoff.
+
+    The backend's grid spans all atoms; two fragments far apart would need more cells
+    than there are numbers for.
+    """
+    moved = positions.copy()
+    for normal in lattice[~pbc]:  # orthonormal, and normal to the periodic vectors
+        along = positions @ normal
+        order = np.argsort(along)
+        steps = np.diff(along[order])
+        surplus = np.maximum(steps - 2 * cutoff, 0).cumsum()
+        moved[order[1:]] -= surplus[:, None] * normal
+    return moved
 
 
 def _pairs(
