@@ -25,7 +25,9 @@ class Backbone(nn.Module, ABC):
     - positions enter only through ``vectors``; ``graph.positions`` is not read;
     - an edge's influence vanishes smoothly as its length reaches ``cutoff``.
 
-    A subclass is registered under its class name, so that a saved model finds it.
+    A subclass is registered under its class name, so that a saved model finds it. One
+    that reads ``graph.charge`` or ``graph.spin_multiplicity`` names them in the class
+    attribute ``conditioned_on``, so that a calculator notices when they change.
 
     Args:
         elements: Atomic numbers of the training set.
@@ -35,6 +37,8 @@ class Backbone(nn.Module, ABC):
     Raises:
         UserError: For sizes or a cutoff that are not positive.
     """
+
+    conditioned_on: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         """Register the architecture by name."""

@@ -14,7 +14,12 @@ from ase.outputs import Properties, all_outputs
 from numpy.typing import NDArray
 
 from gnnforce.calculators.results import COMMITTEE_PROPERTIES, Results, ase_results
-from gnnforce.calculators.settings import place_model, select_head, warn_of_charge
+from gnnforce.calculators.settings import (
+    place_model,
+    select_head,
+    state_of,
+    warn_of_charge,
+)
 from gnnforce.calculators.skin import SkinList
 from gnnforce.calculators.threads import check_threads, thread_limit
 from gnnforce.derivatives.strategies import choose_strategy
@@ -157,6 +162,10 @@ class Calculator(AseCalculator):
         changes: list[str] = super().check_state(atoms, tol)  # type: ignore[no-untyped-call]
         if self.atoms is not None and not (self.atoms.pbc.any() or atoms.pbc.any()):
             changes = [name for name in changes if name != "cell"]  # not read then
+        if self.atoms is not None:
+            now, before = state_of(atoms), state_of(self.atoms)
+            read = self.model.backbone.conditioned_on
+            changes += [name for name in read if now[name] != before[name]]
         return changes
 
     def get_property(
@@ -290,7 +299,7 @@ class Calculator(AseCalculator):
         return self.model.outputs.head(head).kind == "node_sum"
 
     def _warn_of_charge(self, atoms: Atoms) -> None:
-        if not self._charge_warned:
+        if not self._charge_warned and "charge" not in self.model.backbone.conditioned_on:
             self._charge_warned = warn_of_charge(atoms)
 
     def _what_there_is(self) -> str:

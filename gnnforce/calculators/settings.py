@@ -8,7 +8,7 @@ import torch
 from ase import Atoms
 
 from gnnforce.errors import UnknownHeadError, UserError
-from gnnforce.graph.convert import total_charge
+from gnnforce.graph.convert import spin_multiplicity, total_charge
 from gnnforce.models.checkpoint import load, parse_dtype
 from gnnforce.models.force_field import ForceField
 from gnnforce.models.heads import choose_head
@@ -38,8 +38,7 @@ def place_model(
     """
     kind = None if dtype is None else parse_dtype(dtype)
     if isinstance(model, str | Path):
-        with torch.random.fork_rng(devices=[]):  # building layers draws random weights
-            return load(model, device="cpu" if device is None else device, dtype=kind)
+        return load(model, device="cpu" if device is None else device, dtype=kind)
     if not isinstance(model, ForceField):
         raise UserError(
             f"a calculator needs a model file or a ForceField, not a {type(model).__name__}"
@@ -82,6 +81,18 @@ def select_head(model: ForceField, head: str | int | None) -> str:
             f"{', '.join(trained) or 'none'}"
         )
     return name
+
+
+def state_of(atoms: Atoms) -> dict[str, float]:
+    """Return charge and spin multiplicity, which a backbone may be conditioned on.
+
+    Raises:
+        GeometryError: For values that are no whole numbers.
+    """
+    return {
+        "charge": total_charge(atoms),
+        "spin_multiplicity": spin_multiplicity(atoms),
+    }
 
 
 def warn_of_charge(atoms: Atoms) -> bool:

@@ -129,6 +129,19 @@ def load(
             f"module that defines it first.{did_you_mean(name, BACKBONES)}"
         )
     try:
+        model = _build(content)
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelFileError(f"{path} does not fit this version: {reason}") from error
+    if dtype is not None:
+        model = model.to(parse_dtype(dtype))
+    return model.to(device).eval()
+
+
+def _build(content: dict[str, Any]) -> ForceField:
+    # building layers draws weights, which must not move the caller's random state
+    with torch.random.fork_rng(devices=[]):
+        name = content["backbone"]["name"]
         backbone = BACKBONES[name](**content["backbone"]["arguments"])
         heads = [Head(**arguments) for arguments in content["heads"]]
         model = ForceField(
@@ -136,14 +149,9 @@ def load(
             heads,
             repulsion=content["repulsion"],
             metadata=content["metadata"],
-        ).to(parse_dtype(content["dtype"]))
-        model.load_state_dict(content["state"])
-    except (KeyError, TypeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelFileError(f"{path} does not fit this version: {reason}") from error
-    if dtype is not None:
-        model = model.to(parse_dtype(dtype))
-    return model.to(device).eval()
+        )
+    model.to(parse_dtype(content["dtype"])).load_state_dict(content["state"])
+    return model
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -1,11 +1,15 @@
+import numpy as np
 import pytest
 import torch
 from ase import Atoms
 
+from gnnforce.backbones.base import Backbone
 from gnnforce.backbones.schnet import SchNet
+from gnnforce.calculators.ase import Calculator
 from gnnforce.calculators.settings import place_model, select_head, warn_of_charge
-from gnnforce.errors import ModelFileError, UnknownHeadError, UserError
+from gnnforce.errors import GeometryError, ModelFileError, UnknownHeadError, UserError
 from gnnforce.models.force_field import ForceField
+from gnnforce.ops.scatter import scatter_sum
 from gnnforce.readouts.head import Head
 
 
@@ -62,3 +66,36 @@ def test_charge_warning():
     atoms.info["total_charge"] = 1
     with pytest.warns(UserWarning, match="charge 1"):
         assert warn_of_charge(atoms)
+
+
+class Charged(Backbone):
+    """Features that depend on the charge and the spin of the structure."""
+
+    conditioned_on = ("charge", "spin_multiplicity")
+
+    def __init__(self, elements, n_features=4, cutoff=3.0):
+        super().__init__(elements, n_features, cutoff)
+        self.weight = torch.nn.Parameter(torch.ones(n_features))
+
+    def forward(self, graph, vectors):
+        pair = scatter_sum(vectors.norm(dim=1), graph.edge_index[1], graph.n_atoms)
+        state = (graph.charge + graph.spin_multiplicity).to(pair.dtype)
+        return (pair * state[graph.graph_index])[:, None] * self.weight
+
+
+@pytest.mark.filterwarnings("error")  # a conditioned model has nothing to warn of
+def test_charge_and_spin_reach_a_conditioned_backbone():
+    model = ForceField(Charged([1, 8]), [Head("energy")]).double()
+    calculator = Calculator(model)
+    atoms = Atoms("OH", [[0, 0, 0], [0.97, 0, 0]])
+    energies = []
+    for charge in (0, -1, np.int64(-1), -1.0):
+        atoms.info["charge"] = charge
+        energies.append(calculator.get_potential_energy(atoms))
+    assert energies[0] != energies[1]
+    assert energies[1] == energies[2] == energies[3]
+    atoms.info["spin_multiplicity"] = 3
+    assert calculator.get_potential_energy(atoms) != energies[1]
+    atoms.info["charge"] = 0.5
+    with pytest.raises(GeometryError, match="whole number"):
+        calculator.get_potential_energy(atoms)
