@@ -1,6 +1,7 @@
 """What is shipped, what importing costs, and what it leaves alone."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from ase.build import molecule
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.io import write
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "gnnforce"
@@ -175,6 +179,57 @@ def test_broken_compiled_extras_do_not_matter(tmp_path: Path):
         text = f"raise OSError('{name}: undefined symbol')\n"
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     assert python(BROKEN, path=tmp_path) == "(2, 3, 3) True\n"
+
+
+CONFIG = """
+data: {train: two.xyz, valid: two.xyz, heads: {energy: {energy: energy, forces: forces}}}
+model: {backbone: schnet, n_features: 8, n_layers: 1, heads: {energy: {members: 2}}}
+training: {epochs: 1, batch_size: 2}
+output: run
+"""
+
+
+def write_two_frames(folder: Path) -> None:
+    frames = []
+    for stretch in (1.0, 1.1):
+        atoms = molecule("H2O")
+        atoms.positions *= stretch
+        atoms.calc = SinglePointCalculator(atoms, energy=-10.0, forces=atoms.positions)
+        frames.append(atoms)
+    write(folder / "two.xyz", frames, format="extxyz")
+    (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_commands_without_optional_packages(tmp_path: Path):
+    """No plots, loggers or compiled extras, no GPU, no home folder: training still works."""
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    for name in ("wandb", "matplotlib", "tensorboard"):
+        (stubs / f"{name}.py").write_text(f"raise ImportError('no {name}')\n")
+    for name in ("torch_scatter", "torch_cluster", "torch_sparse"):
+        (stubs / f"{name}.py").write_text("raise OSError('undefined symbol')\n")
+    write_two_frames(tmp_path)
+    environment = os.environ | {"HOME": "/proc/none", "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONPATH"] = str(stubs)
+    commands = [
+        [name, "--help"] for name in ("train", "evaluate", "predict", "md", "info")
+    ]
+    commands += [["--help"], ["train", "config.yaml"], ["info", "run/model.pt"]]
+    commands += [["predict", "run/model.pt", "two.xyz", "-o", "out.xyz"]]
+    for words in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "gnnforce.cli", *words],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr, (words, done.stderr)
+    assert (tmp_path / "out.xyz").is_file()
 
 
 STATE = """
