@@ -2,8 +2,8 @@
 #
 #   PYTHON           interpreter to start from (default: python3; 3.11 or newer)
 #   GNNFORCE_VENV    folder of the environment (default: below ~/.cache/gnnforce, one for each
-#                    checkout and state of pyproject.toml). An environment that these scripts
-#                    did not make is used as it is and never changed.
+#                    checkout, made again when the requirements change). An environment that
+#                    these scripts did not make is used as it is and never changed.
 #   GNNFORCE_TORCH   what to ask pip for. On Linux the package index answers the default with
 #                    the CUDA build (2 GB, runs without a GPU too); for the small CPU build add
 #                    the address that pytorch.org's install page shows for "CPU":
@@ -19,13 +19,14 @@ STAMP=gnnforce-environment
 heading() { printf '\n=== %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# Everything that decides what is installed; the first word is a short hash of the rest.
+# A short hash of everything that decides what is installed.
 environment_key() {
     "$1" - "$ROOT/pyproject.toml" "$GNNFORCE_TORCH $CHECKERS" <<'PYTHON'
-import hashlib, pathlib, platform, sys
-text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8") + sys.argv[2]
-text += platform.python_version() + platform.machine()
-print(hashlib.sha256(text.encode()).hexdigest()[:12])
+import hashlib, json, pathlib, platform, sys, tomllib
+settings = tomllib.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
+parts = [settings["build-system"], settings["project"], sys.argv[2]]
+parts += [platform.python_version(), platform.machine()]
+print(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12])
 PYTHON
 }
 
@@ -47,7 +48,7 @@ install_environment() { # folder, key
     echo incomplete >"$1/$STAMP"
     local quiet=()
     [ -t 1 ] || quiet=(-q)
-    local pip=("$1/bin/python" -m pip --disable-pip-version-check install "${quiet[@]}")
+    local pip=("$1/bin/python" -m pip --disable-pip-version-check install ${quiet[@]+"${quiet[@]}"})
     # shellcheck disable=SC2086  # several words are meant
     "${pip[@]}" $GNNFORCE_TORCH || die "could not install $GNNFORCE_TORCH"
     # shellcheck disable=SC2086
@@ -71,6 +72,7 @@ use_environment() {
         [ -n "${GNNFORCE_VENV:-}" ] || die "$folder is in the way; remove it"
         [ -x "$folder/bin/python" ] || die "GNNFORCE_VENV=$folder is no virtual environment"
     elif [ "$(sed -n 1p "$folder/$STAMP" 2>/dev/null)" != "$key" ]; then
+        rm -rf "$CACHE"/venv-*-"$here" # of this checkout with other requirements
         install_environment "$folder" "$key"
     elif [ "$(sed -n 2p "$folder/$STAMP")" != "$ROOT" ]; then
         link_checkout "$folder" "$key"
