@@ -183,6 +183,12 @@ def test_every_source_file_has_its_test_file():
     )
 
 
+def test_no_room_for_leftovers():
+    names = {part for path in SOURCES for part in path.relative_to(PACKAGE).parts}
+    banned = {"utils", "util", "misc", "helpers", "common"}
+    assert not {name.removesuffix(".py") for name in names} & banned
+
+
 def test_package_files_only_gather_names():
     """An ``__init__.py`` below the facade imports or documents, and does nothing else."""
     allowed = (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign)
