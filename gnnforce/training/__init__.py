@@ -1,0 +1,1 @@
+"""Configuration to trained model: losses, sampling of members, loop and checkpoints."""

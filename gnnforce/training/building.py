@@ -1,0 +1,93 @@
+"""Configuration to model."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from ase.data import atomic_numbers
+
+from gnnforce.backbones.base import BACKBONES, Backbone
+from gnnforce.backbones.painn import PaiNN
+from gnnforce.backbones.schnet import SchNet
+from gnnforce.errors import ConfigError, did_you_mean
+from gnnforce.models.force_field import ForceField
+from gnnforce.readouts.head import Head
+from gnnforce.training.config import TrainingConfig
+
+SHIPPED = (PaiNN, SchNet)
+
+
+def build_model(config: TrainingConfig, elements: Sequence[int]) -> ForceField:
+    """Make the model of a run with the start that its seed gives.
+
+    Args:
+        config: The run.
+        elements: Atomic numbers of the training frames.
+
+    Returns:
+        The model, in the dtype to train in. The random state of torch is not changed.
+
+    Raises:
+        ConfigError: For a backbone or an element that does not exist.
+    """
+    options = config.model
+    backbone: Any = find_backbone(options.backbone)
+    extra = [element_number(symbol) for symbol in options.elements]
+    arguments = {
+        "elements": sorted({*map(int, elements), *extra}),
+        "n_features": options.n_features,
+        "n_layers": options.n_layers,
+        "cutoff": options.cutoff,
+        "n_radial": options.n_radial,
+    }
+    accepted = inspect.signature(backbone).parameters
+    heads = [
+        Head(name, members=head.members, kind=head.kind, hidden=head.hidden)
+        for name, head in options.heads.items()
+    ]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = ForceField(
+            backbone(**{k: v for k, v in arguments.items() if k in accepted}),
+            heads,
+            repulsion=options.repulsion,
+        )
+    return model.to(getattr(torch, config.training.dtype))
+
+
+def find_backbone(name: str) -> type[Backbone]:
+    """Return a backbone by its name, in upper or lower case.
+
+    Raises:
+        ConfigError: Lists the names.
+
+    Example:
+        >>> find_backbone("painn").__name__
+        'PaiNN'
+    """
+    known = {word.lower(): backbone for word, backbone in BACKBONES.items()}
+    if name.lower() not in known:
+        names = [backbone.__name__ for backbone in SHIPPED]
+        raise ConfigError(
+            f"model.backbone: there is no {name!r}, but {', '.join(names)}."
+            + did_you_mean(name, known)
+        )
+    return known[name.lower()]
+
+
+def element_number(symbol: str) -> int:
+    """Return the atomic number of a symbol, or of a number as text.
+
+    Raises:
+        ConfigError: For a word that is no element.
+
+    Example:
+        >>> element_number("O"), element_number("8")
+        (8, 8)
+    """
+    if symbol in atomic_numbers and symbol != "X":
+        return int(atomic_numbers[symbol])
+    if symbol.isdigit() and 0 < int(symbol) <= 118:
+        return int(symbol)
+    raise ConfigError(f"{symbol!r} is no element.{did_you_mean(symbol, atomic_numbers)}")
