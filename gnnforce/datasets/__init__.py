@@ -1,0 +1,1 @@
+"""Files to batches: readers, labels, splits, statistics, loaders."""
