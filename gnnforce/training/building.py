@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from ase.data import atomic_numbers
 
 from gnnforce.backbones.base import BACKBONES, Backbone
 from gnnforce.backbones.painn import PaiNN
 from gnnforce.backbones.schnet import SchNet
+from gnnforce.datasets.elements import atomic_number
 from gnnforce.errors import ConfigError, did_you_mean
 from gnnforce.models.force_field import ForceField
 from gnnforce.readouts.head import Head
@@ -33,7 +33,7 @@ def build_model(config: TrainingConfig, elements: Sequence[int]) -> ForceField:
     """
     options = config.model
     backbone: Any = find_backbone(options.backbone)
-    extra = [element_number(symbol) for symbol in options.elements]
+    extra = [atomic_number(symbol) for symbol in options.elements]
     arguments = {
         "elements": sorted({*map(int, elements), *extra}),
         "n_features": options.n_features,
@@ -74,20 +74,3 @@ def find_backbone(name: str) -> type[Backbone]:
             + did_you_mean(name, known)
         )
     return known[name.lower()]
-
-
-def element_number(symbol: str) -> int:
-    """Return the atomic number of a symbol, or of a number as text.
-
-    Raises:
-        ConfigError: For a word that is no element.
-
-    Example:
-        >>> element_number("O"), element_number("8")
-        (8, 8)
-    """
-    if symbol in atomic_numbers and symbol != "X":
-        return int(atomic_numbers[symbol])
-    if symbol.isdigit() and 0 < int(symbol) <= 118:
-        return int(symbol)
-    raise ConfigError(f"{symbol!r} is no element.{did_you_mean(symbol, atomic_numbers)}")

@@ -101,6 +101,7 @@ class TrainingModule(pl.LightningModule):
         self.best = Best()
         self.record: EpochRecord | None = None
         self.losses = torch.zeros(len(Losses._fields), dtype=torch.float64)
+        self.plain_config = config.model_dump(mode="json")
         self._started = time.monotonic()
         self._spent_before = 0.0
         self._optimizer_state: dict[str, Any] | None = None
@@ -261,6 +262,7 @@ class TrainingModule(pl.LightningModule):
             "position": asdict(self.position) | {"stopping": False},
             "best": asdict(self.best),
             "losses": self.losses.cpu(),
+            "config": self.plain_config,
         }
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import tempfile
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -53,13 +52,12 @@ class RunFiles:
 
 def write_checkpoint(content: dict[str, Any], path: Path) -> None:
     """Write a checkpoint; one that is there stays whole until the new one is."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    os.close(handle)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        torch.save(content | {"format": FORMAT, "format_version": FORMAT_VERSION}, name)
-        Path(name).replace(path)
+        torch.save(content | {"format": FORMAT, "format_version": FORMAT_VERSION}, part)
+        part.replace(path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
