@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -9,7 +10,17 @@ from torch.utils.data import DataLoader, Dataset
 
 from gnnforce.graph.atom_graph import AtomGraph
 
-Frames = Sequence[AtomGraph]
+
+class Frames(Protocol):
+    """Graphs with label fields by row, such as a ``StructureDataset`` or a list."""
+
+    def __len__(self) -> int:
+        """Return the number of graphs."""
+        ...
+
+    def __getitem__(self, row: int, /) -> AtomGraph:
+        """Return one graph."""
+        ...
 
 
 @dataclass(frozen=True)

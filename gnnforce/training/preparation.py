@@ -76,7 +76,7 @@ def prepare(config: TrainingConfig, say: Say) -> Prepared:
     quantities = trained_quantities(config, table)
     elements = {int(number) for atoms in train.frames for number in atoms.numbers}
     model = build_model(config, sorted(elements))
-    facts = {"labels": label_facts(config, table, say)}
+    facts: dict[str, Any] = {"labels": label_facts(config, table, say)}
     facts["references"] = set_references(model, config, train, say)
     set_scales(model, table, say)
     parts = make_datasets(model, [train, valid, test])
@@ -144,7 +144,7 @@ def set_references(
     isolated = None
     if config.data.isolated_atoms is not None:
         isolated = read_frames(config.data.isolated_atoms)
-    given = config.data.references
+    given: Any = config.data.references
     found = fit_references(
         train.frames,
         train.table,
