@@ -8,6 +8,7 @@ and keep stresses that ASE refuses (six numbers) or halves (an unsymmetric matri
 import re
 from collections.abc import Iterator
 from io import StringIO
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -56,9 +57,9 @@ def split_frames_text(stream: IO[str]) -> Iterator[FrameText]:
             pending = stream.readline()
             continue
         n_atoms = _count(pending, number, line_number)
-        lines = [pending] + [stream.readline() for _ in range(n_atoms + 1)]
-        if not all(lines[2:]) or not lines[1]:
-            rows = sum(1 for line in lines[2:] if line)
+        lines = [pending, *islice(iter(stream.readline, ""), n_atoms + 1)]
+        if len(lines) < n_atoms + 2:
+            rows = max(len(lines) - 2, 0)
             raise DataError(
                 f"frame {number} (line {line_number}): the file ends after {rows} of "
                 f"{n_atoms} atoms"

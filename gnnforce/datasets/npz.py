@@ -78,7 +78,7 @@ def read_npz(
 
 def _load(path: Path, names: Mapping[str, str]) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files}
     except FileNotFoundError:
         raise DataError(f"there is no file {path}") from None

@@ -16,6 +16,7 @@ from ase.io.formats import (
 from gnnforce.datasets.databases import count_rows, read_database
 from gnnforce.datasets.extxyz import FrameText, parse_frame, split_frames_text
 from gnnforce.datasets.npz import read_npz
+from gnnforce.datasets.pymatgen_json import is_pymatgen, read_pymatgen
 from gnnforce.datasets.units import length_factor
 from gnnforce.errors import DataError
 
@@ -92,6 +93,8 @@ def _read(path: Path, index: slice | int) -> list[Atoms]:
     kind = _format(path)
     if kind in ("xyz", "extxyz"):
         return _read_extxyz(path, index)
+    if path.suffix == ".json" and is_pymatgen(path):
+        return _pick(list(read_pymatgen(path)), index)
     if kind in ("db", "json") or path.suffix == ".db":
         return _read_database(path, index)
     return _read_other(path, kind, index)
@@ -146,6 +149,8 @@ def _read_other(path: Path, kind: str, index: slice | int) -> list[Atoms]:
             found = read(
                 str(path), slice(None), format=kind, do_not_split_by_at_sign=True
             )
+    except UnknownFileTypeError as error:
+        raise DataError(f"ASE does not know the file format {kind!r}") from error
     except Exception as error:
         raise DataError(f"cannot be read as {kind} ({_reason(error)})") from error
     return _pick(found if isinstance(found, list) else [found], index)
