@@ -45,7 +45,7 @@ def test_index_beyond_the_file(write):
 
 
 def test_damage_outside_the_chosen_frames_is_refused_too(write):
-    with pytest.raises(DataError, match="frame 5 .*ends after 1 of 2"):
+    with pytest.raises(DataError, match=r"frame 5 .*ends after 1 of 2"):
         read_frames(write(FIVE + "2\n\nH 0 0 0\n"), "0")
 
 
