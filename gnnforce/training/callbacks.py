@@ -89,6 +89,7 @@ class Checkpoints(pl.Callback):
                 content = {"average": module.average.state_dict()}
                 write_checkpoint(content | {"epoch": module.best.epoch}, self.files.best)
             write_checkpoint(module.run_state(), self.files.last)
+        trainer.strategy.barrier()  # other processes read what the first one writes
 
 
 class EarlyStop(pl.Callback):

@@ -208,8 +208,13 @@ class TrainingModule(pl.LightningModule):
         weights = weights_at(self.progress, options.weights, options.weight_schedule)
         losses = self.objective(self.model, batch, step, weights)
         self.losses += torch.stack(list(losses)).detach()
-        # Lightning averages the gradients of processes, and their losses add up
-        return losses.total * self.process.count
+        if self.process.count == 1:
+            return losses.total
+        # gradients of processes are averaged, and their losses add up; every parameter
+        # takes part, since processes wait for each other's gradients
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        nothing = torch.stack([0.0 * p.sum() for p in parameters]).sum()
+        return losses.total * self.process.count + nothing
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002
         """Clip the gradient, and stop before it spoils the weights."""

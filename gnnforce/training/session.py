@@ -106,8 +106,7 @@ def make_trainer(
         accelerator=devices.accelerator,
         devices=devices.per_node,
         num_nodes=devices.nodes,
-        # the last layers of a backbone may have weights that reach no output
-        strategy="ddp_find_unused_parameters_true" if several else "auto",
+        strategy="ddp" if several else "auto",
         max_epochs=-1 if epochs is None else epochs - module.position.epoch,
         callbacks=callbacks,
         default_root_dir=files.folder,
