@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from ase import Atoms
 
 from gnnforce.datasets.keys import (
-    DEFAULT_KEYS,
     LABELS,
     PLACES,
     KeyChoice,
@@ -55,7 +54,7 @@ def choose_keys(
     choices = Choices()
     for quantity in LABELS:
         for spec in specs:
-            _choose(spec, quantity, counts, require, choices)
+            _choose(choices, spec, quantity, counts, require, alone=len(specs) == 1)
         _share(frames, specs, quantity, require, choices)
     for quantity in require:
         alike = ("stress", "virial") if quantity in ("stress", "virial") else (quantity,)
@@ -84,15 +83,17 @@ def _check_arguments(specs: Sequence[LabelSpec], require: Collection[str]) -> No
 
 
 def _choose(
+    choices: Choices,
     spec: LabelSpec,
     quantity: str,
     counts: dict[str, Counter[str]],
     require: Collection[str],
-    choices: Choices,
+    *,
+    alone: bool,
 ) -> None:
     named = spec.key(quantity)
     if named is None:
-        for key in (*default_keys(spec, quantity), *DEFAULT_KEYS[quantity]):
+        for key in default_keys(spec, quantity, alone=alone):
             if _present(KeyChoice(key, None, key), counts):
                 choices.keys[spec.head, quantity] = KeyChoice(key, None, key)
                 return

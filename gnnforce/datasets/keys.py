@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +44,9 @@ class LabelSpec:
 
     A key is looked for in ``atoms.info``, ``atoms.arrays`` and the results of the
     calculator; ``info:energy`` names one place, ``energy[1]`` one of several states.
-    A key that is None means that ``<head>_energy``, ``energy_<head>`` and then the
-    usual names are tried, in the order of ``DEFAULT_KEYS``; the first that any frame
-    has is used for all frames. Several heads may name one key: when the label holds as
+    A key that is None means that the usual names are tried, in the order of
+    ``DEFAULT_KEYS``, then ``<head>_energy`` and ``energy_<head>`` (these first where
+    there are several heads); the first that any frame has is used for all frames. Several heads may name one key: when the label holds as
     many values as heads name it, the heads take them in order (state, then xyz).
 
     Attributes:
@@ -194,9 +194,18 @@ def missing_key(
     )
 
 
-def default_keys(spec: LabelSpec, quantity: str) -> Sequence[str]:
-    """Return the keys that name the head, which come before the usual ones."""
-    return (f"{spec.head}_{quantity}", f"{quantity}_{spec.head}")
+def default_keys(spec: LabelSpec, quantity: str, *, alone: bool) -> tuple[str, ...]:
+    """Return the keys that are tried for a quantity that names none, in order.
+
+    Args:
+        spec: The head.
+        quantity: One of ``LABELS``.
+        alone: There is no other head: the usual keys come first. Of several heads,
+            each first tries the keys that carry its name.
+    """
+    own = (f"{spec.head}_{quantity}", f"{quantity}_{spec.head}")
+    usual = DEFAULT_KEYS[quantity]
+    return (*usual, *own) if alone else (*own, *usual)
 
 
 def _same(one: Any, other: Any) -> bool:  # noqa: ANN401

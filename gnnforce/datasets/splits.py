@@ -13,6 +13,7 @@ from gnnforce.datasets.duplicates import (
     structure_hash,
     structure_key,
 )
+from gnnforce.datasets.isolated import is_isolated, is_marked
 from gnnforce.errors import DataError
 
 __all__ = ["Split", "duplicate_frames", "split_frames"]
@@ -92,7 +93,8 @@ def split_frames(
     Frames that are the same structure stay on one side. Where numbers of frames are
     asked, a structure that would be on both sides is left out there (``unused``), so
     that the numbers are met; a fraction is met as nearly as whole structures and groups
-    allow, without passing it.
+    allow, without passing it. Isolated atoms, which give the reference energies, are
+    always for training, unless there is nothing else.
 
     Args:
         frames: All frames.
@@ -109,7 +111,7 @@ def split_frames(
         DataError: For numbers that do not fit, an empty set, or a frame without group.
 
     Example:
-        >>> frames = [Atoms("H", [[0, 0, x]]) for x in range(10)]
+        >>> frames = [Atoms("H2", [[0, 0, 0], [0, 0, x]]) for x in range(1, 11)]
         >>> split = split_frames(frames, fraction=0.2, seed=1)
         >>> len(split.train), len(split.valid)
         (8, 2)
@@ -122,7 +124,8 @@ def split_frames(
             f"{len(frames)} frames cannot give {n_train or 'some'} for training and "
             f"{n_valid} for validation; ask for fewer"
         )
-    units = _units(frames, group_key)
+    kept = _isolated(frames, n_train)
+    units = _units(frames, group_key, kept)
     order = np.random.default_rng(seed).permutation(len(units))
     left = [units[number] for number in order]
     exact = fraction is None and group_key is None
@@ -136,15 +139,15 @@ def split_frames(
         )
     test: list[int] = []
     if n_train is None:
-        train = [row for unit in left for row in unit]
+        train = kept + [row for unit in left for row in unit]
     else:
-        train = _take(left, n_train, unused, exact=exact)
+        train = kept + _take(left, n_train - len(kept), unused, exact=exact)
         test = [row for unit in left for row in unit]
     if not train:
         raise DataError(
             f"no frames are left to train on of {len(frames)}; validate on fewer"
         )
-    messages = []
+    messages = [f"{len(kept)} isolated atoms stay in training"] if kept else []
     if len(valid) != n_valid:
         messages.append(f"{len(valid)} instead of {n_valid} frames for validation")
     if unused:
@@ -171,7 +174,20 @@ def _n_valid(n_frames: int, n_valid: int | None, fraction: float | None) -> int:
     return number
 
 
-def _units(frames: Sequence[Atoms], group_key: str | None) -> list[list[int]]:
+def _isolated(frames: Sequence[Atoms], n_train: int | None) -> list[int]:
+    """Return the rows of isolated atoms, none when nothing else would be trained on."""
+    rows = [
+        row
+        for row, atoms in enumerate(frames)
+        if is_isolated(atoms, marked=is_marked(atoms))
+    ]
+    limit = len(frames) if n_train is None else n_train
+    return rows if len(rows) < limit else []
+
+
+def _units(
+    frames: Sequence[Atoms], group_key: str | None, kept: Sequence[int]
+) -> list[list[int]]:
     """Join frames that must stay together, in the order of their first frame."""
     owner: dict[object, int] = {}
     root = list(range(len(frames)))
@@ -181,7 +197,8 @@ def _units(frames: Sequence[Atoms], group_key: str | None) -> list[list[int]]:
             row = root[row]
         return row
 
-    for row, atoms in enumerate(frames):
+    for row in sorted(set(range(len(frames))) - set(kept)):
+        atoms = frames[row]
         marks: list[object] = [structure_key(atoms)]
         if group_key is not None:
             marks.append(("group", _group(atoms, group_key, row)))
@@ -189,7 +206,7 @@ def _units(frames: Sequence[Atoms], group_key: str | None) -> list[list[int]]:
             first, second = sorted((find(owner.setdefault(mark, row)), find(row)))
             root[second] = first
     units: dict[int, list[int]] = {}
-    for row in range(len(frames)):
+    for row in sorted(set(range(len(frames))) - set(kept)):
         units.setdefault(find(row), []).append(row)
     return list(units.values())
 

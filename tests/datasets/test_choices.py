@@ -22,6 +22,15 @@ def test_default_order_and_names_of_heads(h2):
     }
 
 
+def test_what_a_file_of_predictions_holds_is_not_taken_for_labels(h2):
+    frames = [h2(energy=1, energy_energy=2)]
+    assert chosen(frames, LabelSpec("energy")) == {("energy", "energy"): ("energy", None)}
+    assert chosen([h2(energy_xtb=1)], LabelSpec("xtb"))["xtb", "energy"] == (
+        "energy_xtb",
+        None,
+    )
+
+
 def test_one_key_for_all_frames(h2):
     """Frames of another level of theory are not mixed in."""
     frames = [h2(energy=1), h2(REF_energy=2)]

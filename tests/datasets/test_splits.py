@@ -18,7 +18,7 @@ def pairs(h2):
 
 
 def far(number):
-    return [Atoms("H", [[0, 0, float(x)]]) for x in range(number)]
+    return [Atoms("H2", [[0, 0, 0], [0, 0, 1.0 + x]]) for x in range(number)]
 
 
 def rows(split):
@@ -89,6 +89,21 @@ def test_every_frame_is_drawn_about_equally_often():
     assert counts.sum() == 600
     assert counts.min() > 35  # 60 expected, deviation 6.5
     assert counts.max() < 85
+
+
+def test_isolated_atoms_are_for_training():
+    atoms = [Atoms("H", [[0, 0, 0]]), Atoms("O", [[0, 0, 0]])]
+    frames = [atoms[0], *far(8), atoms[1]]
+    for seed in range(10):
+        split = split_frames(frames, fraction=0.5, seed=seed)
+        assert {0, 9} <= set(split.train)
+        assert len(split.valid) == 5
+        assert rows(split) == list(range(10))
+        split = split_frames(frames, n_train=4, n_valid=3, seed=seed)
+        assert {0, 9} <= set(split.train)
+        assert (len(split.train), len(split.valid), len(split.test)) == (4, 3, 3)
+    assert split.messages == ["2 isolated atoms stay in training"]
+    assert len(split_frames(atoms, fraction=0.5).valid) == 1
 
 
 def test_groups_stay_together(h2):
