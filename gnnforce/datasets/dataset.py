@@ -19,7 +19,7 @@ from gnnforce.errors import (
     did_you_mean,
 )
 from gnnforce.graph.atom_graph import AtomGraph
-from gnnforce.graph.convert import CHARGE_KEYS, SPIN_KEYS, graph_from_atoms
+from gnnforce.graph.convert import graph_from_atoms
 from gnnforce.quantities import QUANTITIES
 
 
@@ -108,15 +108,7 @@ class StructureDataset(Dataset[AtomGraph]):
 
     def summary(self) -> list[str]:
         """Say in lines for people what the data set holds."""
-        lines = self.table.summary()
-        for what, keys in (
-            ("total charge", CHARGE_KEYS),
-            ("spin multiplicity", SPIN_KEYS),
-        ):
-            count = sum(any(key in atoms.info for key in keys) for atoms in self.frames)
-            if count:
-                lines.append(f"{what} given in {count} of {len(self)} frames")
-        return lines
+        return self.table.summary()
 
 
 def build_dataset(

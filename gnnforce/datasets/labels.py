@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 from ase import Atoms
+from numpy.typing import NDArray
 
 from gnnforce.datasets.choices import choose_keys
 from gnnforce.datasets.frame_labels import Labels, Rules, read_labels
@@ -14,6 +15,7 @@ from gnnforce.datasets.keys import LabelSpec
 from gnnforce.datasets.slopes import slope_remark
 from gnnforce.datasets.values import Floats, as_floats
 from gnnforce.errors import DataError, did_you_mean
+from gnnforce.graph.convert import CHARGE_KEYS, SPIN_KEYS
 from gnnforce.quantities import QUANTITIES
 
 __all__ = ["FORCES_LIMIT", "LabelSpec", "LabelTable", "Labels", "extract_labels"]
@@ -34,6 +36,7 @@ class LabelTable:
         weights: Weight of every frame, shape ``(n_frames,)``.
         weight_key: Where the weights come from, None when all are 1.
         dropped: Frames whose labels were refused and left out, and why.
+        carried: Which frames state a total charge or a spin multiplicity.
         warnings: Sentences that people should read.
     """
 
@@ -43,6 +46,7 @@ class LabelTable:
     weights: Floats
     weight_key: str | None = None
     dropped: dict[int, str] = field(default_factory=dict)
+    carried: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -103,6 +107,7 @@ class LabelTable:
             self,
             labels=[self.labels[index] for index in kept],
             weights=self.weights[np.array(kept, dtype=np.int64)],
+            carried={name: has[kept] for name, has in self.carried.items()},
             dropped={n: self.dropped[i] for n, i in enumerate(kept) if i in self.dropped},
         )
 
@@ -114,6 +119,9 @@ class LabelTable:
             lines.append(
                 "largest force {:.4g} eV/Ang in frame {}".format(*self.largest_force)
             )
+        for name, has in self.carried.items():
+            if has.any():
+                lines.append(f"{name} given in {has.sum()} of {len(self)} frames")
         if self.weight_key is not None:
             low, high = self.weights.min(), self.weights.max()
             lines.append(f"frame weights from {self.weight_key!r}: {low:g} to {high:g}")
@@ -188,7 +196,9 @@ def extract_labels(
         used[head][quantity] = choice.text
         if choice.states is not None:
             used[head][quantity] = f"{choice.text}[{choice.state}]"
-    table = LabelTable(tuple(specs), labels, used, weights, key, dropped, choices.remarks)
+    table = LabelTable(tuple(specs), labels, used, weights, key, dropped)
+    table.carried = _carried(frames)
+    table.warnings = choices.remarks
     _check_kept(table)
     _check_slopes(frames, table)
     return table
@@ -228,6 +238,16 @@ def _weights(frames: Sequence[Atoms], key: str | None) -> tuple[str | None, Floa
             )
         weights[number] = value.item()
     return present[0], weights
+
+
+def _carried(frames: Sequence[Atoms]) -> dict[str, NDArray[np.bool_]]:
+    keys = {"total charge": CHARGE_KEYS, "spin multiplicity": SPIN_KEYS}
+    return {
+        name: np.array(
+            [any(atoms.info.get(k) is not None for k in tried) for atoms in frames]
+        )
+        for name, tried in keys.items()
+    }
 
 
 def _check_kept(table: LabelTable) -> None:

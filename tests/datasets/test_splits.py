@@ -5,6 +5,8 @@ import sys
 import numpy as np
 import pytest
 from ase import Atoms
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from gnnforce.datasets.duplicates import duplicate_frames
 from gnnforce.datasets.splits import Split, split_frames
@@ -79,6 +81,26 @@ def test_numbers_are_met_and_drawn_from_all_frames(pairs):  # C33
         largest.append(max(split.train + split.valid))
     assert max(largest) > 5
     assert len(set(largest)) > 1
+
+
+@given(
+    places=st.lists(st.integers(0, 6), min_size=2, max_size=25),
+    n_train=st.integers(1, 12),
+    n_valid=st.integers(0, 12),
+    seed=st.integers(0, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_frame_is_lost_or_in_two_sets(places, n_train, n_valid, seed):
+    frames = [Atoms("H2", [[0, 0, 0], [0, 0, 1.0 + x]]) for x in places]
+    assume(n_train + n_valid <= len(frames))
+    try:
+        split = split_frames(frames, n_train, n_valid, seed=seed)
+    except DataError:
+        assume(False)
+    assert rows(split) == list(range(len(frames)))
+    assert leaks(split, frames) == []
+    assert len(split.valid) == n_valid
+    assert len(split.train) <= n_train
 
 
 def test_every_frame_is_drawn_about_equally_often():
