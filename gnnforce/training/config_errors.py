@@ -1,5 +1,6 @@
 """What is wrong with a configuration, in one line that names the key."""
 
+import re
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -90,7 +91,9 @@ def _suggest(key: str, root: type[BaseModel]) -> str:
     section, _, name = key.rpartition(".")
     every = option_names(root)
     start = f"{section}." if section else ""
-    siblings = [n.removeprefix(start) for n in every if n.startswith(start)]
+    # model.heads.NAME.members is the option model.heads.members
+    schema = re.sub(r"\.heads\.[^.]+\.", ".heads.", start)
+    siblings = [n.removeprefix(schema) for n in every if n.startswith(schema)]
     siblings = [n for n in siblings if "." not in n]
     near = did_you_mean(name, siblings)
     if near:

@@ -72,6 +72,8 @@ def run_session(
     options = module.options
     patience = options.early_stopping
     early = EarlyStop(patience) if patience is not None and len(valid) > 0 else None
+    if not TensorBoardLog.available():
+        log.note("TensorBoard is not installed: no files for it")
     with ctrl_c_noted() as pressed, quiet_lightning():
         callbacks: list[pl.Callback] = [
             Interruption(files, pressed),

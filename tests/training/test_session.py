@@ -49,7 +49,7 @@ def launch(folder: Path, name: str, *, processes: int) -> list:
         command,
         cwd=folder,
         env=env,
-        timeout=60,
+        timeout=120,
         capture_output=True,
         text=True,
         check=False,
