@@ -50,7 +50,7 @@ def split_frames_text(stream: IO[str]) -> Iterator[FrameText]:
         DataError: Where no number of atoms stands, or the file ends inside a frame.
     """
     number = line_number = 0
-    pending = stream.readline()
+    pending = stream.readline().lstrip("\ufeff")  # a mark that some editors put first
     while pending:
         line_number += 1
         if not pending.strip():

@@ -89,7 +89,8 @@ def split_states(values: Floats, states: int | None, shape: tuple[int, ...]) -> 
             )
         found = values.reshape(n_atoms, number, 3).transpose(1, 0, 2)
     if states is not None and len(found) != states:
-        raise DataError(f"has {len(found)} values, where {states} fit" + _hint(states))
+        hint = _hint(states) if len(found) > 1 else ""
+        raise DataError(f"has {len(found)} values, where {states} fit{hint}")
     return found
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gnnforce.datasets.extxyz import parse_comment, parse_frame, split_frames_text
+from gnnforce.datasets.readers import read_frames
 from gnnforce.errors import DataError
 
 CELL = 'Lattice="5 0 0 0 5 0 0 0 5" Properties=species:S:1:pos:R:3'
@@ -16,6 +17,14 @@ def frames_of(text):
 def test_blank_lines_do_not_end_the_file():
     text = "1\na=1\nH 0 0 0\n\n\n1\na=2\nH 0 0 1\n\n"
     assert [atoms.info["a"] for atoms in frames_of(text)] == [1, 2]
+
+
+def test_marks_and_line_ends_of_editors(tmp_path):
+    path = tmp_path / "windows.xyz"
+    path.write_bytes("\ufeff1\r\na=1\r\nH\t0\t0\t2\r\n".encode())
+    atoms = read_frames(path)[0]
+    assert atoms.info["a"] == 1
+    assert atoms.positions[0, 2] == 2
 
 
 def test_line_numbers_are_those_of_the_file():
