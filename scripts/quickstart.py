@@ -16,6 +16,7 @@ from gnnforce.cli.main import main as gnnforce
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data" / "acac"
+THREADS = ["--threads", 1]  # see quickstart.yaml
 PICTURES = {
     "parity.png": "predicted against reference energies and forces of the test file",
     "uncertainty.png": "errors against predicted uncertainties",
@@ -59,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = [f"training.minutes={minutes}", f"seed={options.seed}"]
     run("train", config, *settings, "--output", folder)
     validation = read(metrics)
-    run("evaluate", model, DATA / "test_MD_300K.xyz", "--output", folder)
+    run("evaluate", model, DATA / "test_MD_300K.xyz", *THREADS, "--output", folder)
     test = read(metrics)
     dynamics = ["--temperature", 300, "--timestep", timestep, "--steps", steps]
     every_step = ["--log-every", 1, "--seed", options.seed]
     start = DATA / "train_300K.xyz"
-    run("md", model, start, *dynamics, *every_step, "--output", folder)
+    run("md", model, start, *dynamics, *every_step, *THREADS, "--output", folder)
     seconds = round(time.monotonic() - started, 1)
     report = {"validation": validation, "test": test, "seconds": seconds}
     report["md"] = read(folder / "summary.json")
