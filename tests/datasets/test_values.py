@@ -69,7 +69,7 @@ def test_wrong_shapes_are_refused():
         split_states(np.zeros(2), 1, ())
     with pytest.raises(DataError, match=r"shape \(3, 2\), but 2 atoms need \(2, 3\)"):
         split_states(np.zeros((3, 2)), 1, (2, 3))
-    with pytest.raises(DataError, match="has 0 values, where 1 fit$"):
+    with pytest.raises(DataError, match=r"has 0 values, where 1 fit$"):
         split_states(np.zeros(0), 1, ())
     with pytest.raises(DataError, match="has 2 values, where 3 fit"):
         split_states(np.zeros((4, 6)), 3, (4, 3))
