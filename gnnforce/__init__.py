@@ -1,27 +1,41 @@
 """Many force fields for about the price of one.
 
 One message-passing backbone, many readouts, and the conservative forces and stress of
-all of them.
+all of them. The public names are imported when they are first used, so that the command
+line answers ``--help`` without loading PyTorch.
 """
 
-from importlib.metadata import version
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from gnnforce.backbones.base import Backbone
-from gnnforce.backbones.painn import PaiNN
-from gnnforce.backbones.schnet import SchNet
-from gnnforce.derivatives.api import gradients
-from gnnforce.graph.atom_graph import AtomGraph
-from gnnforce.graph.batch import batch
-from gnnforce.models.checkpoint import load
-from gnnforce.models.force_field import ForceField
-from gnnforce.models.predictions import Predictions
-from gnnforce.readouts.head import Head
-
 if TYPE_CHECKING:
+    from gnnforce.backbones.base import Backbone
+    from gnnforce.backbones.painn import PaiNN
+    from gnnforce.backbones.schnet import SchNet
     from gnnforce.calculators.ase import Calculator
+    from gnnforce.derivatives.api import gradients
+    from gnnforce.graph.atom_graph import AtomGraph
+    from gnnforce.graph.batch import batch
+    from gnnforce.models.checkpoint import load
+    from gnnforce.models.force_field import ForceField
+    from gnnforce.models.predictions import Predictions
+    from gnnforce.readouts.head import Head
 
-__version__ = version("gnnforce")
+__version__ = metadata.version("gnnforce")
+
+_HOMES = {
+    "AtomGraph": "graph.atom_graph",
+    "Backbone": "backbones.base",
+    "Calculator": "calculators.ase",
+    "ForceField": "models.force_field",
+    "Head": "readouts.head",
+    "PaiNN": "backbones.painn",
+    "Predictions": "models.predictions",
+    "SchNet": "backbones.schnet",
+    "batch": "graph.batch",
+    "gradients": "derivatives.api",
+    "load": "models.checkpoint",
+}
 
 __all__ = [
     "AtomGraph",
@@ -39,9 +53,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """Import the calculator only when it is used: it needs ASE, models do not."""
-    if name == "Calculator":
-        from gnnforce.calculators.ase import Calculator  # noqa: PLC0415
+    """Import a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gnnforce' has no attribute {name!r}")
+    value = getattr(import_module(f"gnnforce.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
-        return Calculator
-    raise AttributeError(f"module 'gnnforce' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*globals(), *__all__})

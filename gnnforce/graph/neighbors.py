@@ -8,6 +8,7 @@ from vesin import NeighborList
 
 from gnnforce.errors import GeometryError
 
+FARTHEST = 1e9  # Angstrom; beyond it neighbors drown in rounding, and the search fails
 CLOSEST_PAIR = 1e-4  # Angstrom; below it a distance is a mistake, and 1/r is no number
 
 
@@ -47,7 +48,7 @@ def neighbor_list(
         The edges, sorted by target, then source, then shift.
 
     Raises:
-        GeometryError: Non-finite positions, a periodic direction without a lattice
+        GeometryError: Non-finite or absurdly far positions, a periodic direction without a lattice
             vector, periodic lattice vectors in one line or plane, a pair closer than
             1e-4 Angstrom, a cutoff that is not a positive number.
 
@@ -83,6 +84,12 @@ def _check(
     if not np.isfinite(positions).all():
         bad = int(np.argwhere(~np.isfinite(positions).all(axis=1))[0, 0])
         raise GeometryError(f"position of atom {bad} is not finite: {positions[bad]}")
+    if len(positions) and np.abs(positions).max() > FARTHEST:
+        bad = int(np.abs(positions).max(axis=1).argmax())
+        raise GeometryError(
+            f"atom {bad} is at {positions[bad]}, more than {FARTHEST:g} Angstrom from the "
+            "origin; did the dynamics blow up?"
+        )
     if not np.isfinite(cell).all():
         raise GeometryError(f"cell is not finite: {cell.tolist()}")
     vectors = cell[pbc]
