@@ -17,7 +17,7 @@ from gnnforce.training.metrics import LABELED, describe_metrics
 from gnnforce.training.module import TrainingError, TrainingModule
 from gnnforce.training.outcome import finished_model
 from gnnforce.training.preparation import Prepared, prepare
-from gnnforce.training.resuming import check_same_run
+from gnnforce.training.resuming import check_same_data, check_same_run
 from gnnforce.training.run_files import RunFiles, read_checkpoint
 from gnnforce.training.session import run_session
 from gnnforce.training.validation import validate
@@ -136,9 +136,11 @@ def _start(
     prepared = prepare(config, log.say)
     resolved = prepared.config
     module = TrainingModule(prepared.model, resolved, prepared.train, prepared.quantities)
+    module.facts = prepared.facts
     if resume:
         state = read_checkpoint(files.last)
         check_same_run(state["config"], module.plain_config)
+        check_same_data(state["facts"], prepared.facts)
         module.restore(state)
         log.say(
             f"going on after epoch {module.position.epoch}, step {module.position.step}"

@@ -81,6 +81,7 @@ class TrainingModule(pl.LightningModule):
         average: Their running mean, which is validated and saved.
         position: How far the run is.
         best: The best epoch so far.
+        facts: What is known of the data, as plain values.
         record: What the last epoch came to.
     """
 
@@ -101,6 +102,7 @@ class TrainingModule(pl.LightningModule):
         self.best = Best()
         self.record: EpochRecord | None = None
         self.losses = torch.zeros(len(Losses._fields), dtype=torch.float64)
+        self.facts: dict[str, Any] = {}
         self.plain_config = config.model_dump(mode="json")
         self._started = time.monotonic()
         self._spent_before = 0.0
@@ -268,6 +270,7 @@ class TrainingModule(pl.LightningModule):
             "best": asdict(self.best),
             "losses": self.losses.cpu(),
             "config": self.plain_config,
+            "facts": self.facts,
         }
 
     def restore(self, state: dict[str, Any]) -> None:

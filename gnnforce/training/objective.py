@@ -150,7 +150,7 @@ class Objective:
 
     def _draw(self, shares: Tensor, batch: AtomGraph, step: int) -> Draws:
         n_draws = self.derivative_members
-        if n_draws == "all":
+        if n_draws == "all" or n_draws >= len(self.rows):
             return every_output(shares)
         frame_ids = batch["frame_id"]
         return draw_outputs(

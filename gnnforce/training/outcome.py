@@ -17,7 +17,7 @@ def finished_model(
     untrained = [
         head
         for head, entry in facts["labels"].items()
-        if not any(entry["counts"].values())
+        if not any(entry["counts"][name] for name in module.quantities)
     ]
     model.metadata = {
         "untrained_heads": untrained,

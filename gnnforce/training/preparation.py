@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from gnnforce.datasets.dataset import StructureDataset
+from gnnforce.datasets.duplicates import structure_hash
 from gnnforce.datasets.labels import LabelTable
 from gnnforce.datasets.readers import read_frames
 from gnnforce.datasets.references import fit_references
 from gnnforce.datasets.splits import split_frames
 from gnnforce.datasets.statistics import force_rms
-from gnnforce.errors import DataError
+from gnnforce.errors import ConfigError, DataError
 from gnnforce.models.force_field import ForceField
 from gnnforce.training.building import build_model
 from gnnforce.training.config import TrainingConfig
@@ -68,6 +69,11 @@ def prepare(config: TrainingConfig, say: Say) -> Prepared:
     """
     whole = read_part(config, config.data.train, required_labels(config), say)
     train, valid = split(config, whole, say)
+    if valid is None and config.training.early_stopping is not None:
+        raise ConfigError(
+            "training.early_stopping needs validation frames; set data.valid, or "
+            "training.early_stopping=null"
+        )
     test = None
     if config.data.test is not None:
         test = read_part(config, config.data.test, (), say)
@@ -83,6 +89,10 @@ def prepare(config: TrainingConfig, say: Say) -> Prepared:
     assert parts[0] is not None
     for part, name in zip(parts, ("train", "valid", "test"), strict=True):
         facts[f"n_{name}"] = 0 if part is None else len(part)
+        facts[f"hash_{name}"] = None if part is None else structure_hash(part.frames)
+    for line in parts[0].summary():
+        if line not in table.summary():  # charges and spins
+            say(f"training frames: {line}")
     resolved = with_weights_of(config, quantities)
     return Prepared(resolved, model, parts[0], parts[1], parts[2], quantities, facts)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gnnforce.errors import ConfigError
+from gnnforce.errors import ConfigError, DataError
 
 # what a run that goes on may change: how long, how fast, how much it prints
 FREE_TO_CHANGE = {"minutes", "epochs", "early_stopping", "workers", "threads"}
@@ -20,6 +20,21 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
             raise ConfigError(
                 f"cannot resume: {key} was {old!r} and is now {new!r}; keep it, or start "
                 "anew without --resume"
+            )
+
+
+def check_same_data(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with other structures than those of the run.
+
+    Raises:
+        DataError: Names the set that changed.
+    """
+    for key, old, new in differences(before, now):
+        if key in ("hash_train", "hash_valid"):
+            raise DataError(
+                f"cannot resume: the {key.removeprefix('hash_')} frames are not those of "
+                f"the run (hash {old}, now {new}); put the data back, or start anew "
+                "without --resume"
             )
 
 

@@ -86,10 +86,10 @@ def test_without_validation_the_last_epoch_is_kept(tmp_path):
     top = {"output": str(tmp_path / "run")}
     config = settings(
         {"train": str(data), "valid": None},
-        training={"epochs": 3, "early_stopping": 1},
+        training={"epochs": 3},
         top=top,
     )
     result = train(config, progress=False)
-    assert result.metrics["epochs"] == 3  # nothing to stop early by
+    assert result.metrics["epochs"] == 3
     assert result.metrics["best_epoch"] == 3
     assert read_checkpoint(tmp_path / "run" / "best.ckpt")["epoch"] == 3

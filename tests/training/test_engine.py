@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 
+import pytest
 import torch
 
 from gnnforce.training.engine import (
@@ -23,6 +24,7 @@ def test_environment_and_filters_come_back():
     assert (dict(os.environ), list(warnings.filters)) == before
 
 
+@pytest.mark.slow
 def test_import_changes_nothing_of_the_process():
     """Case C23, for the import of Lightning."""
     code = (

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from gnnforce.errors import ConfigError
+from gnnforce.errors import ConfigError, DataError
 from gnnforce.models.checkpoint import load
 from gnnforce.training.config import TrainingConfig, load_config
 from gnnforce.training.fit import train
@@ -250,3 +250,11 @@ def test_seeds_are_local(config):
     assert_equal(one.model.state_dict(), two.model.state_dict())
     with pytest.raises(AssertionError):
         assert_equal(one.model.state_dict(), three.model.state_dict())
+
+
+def test_resuming_with_other_frames_is_refused(config, tmp_path):
+    """Case C33: a changed file."""
+    train(config(), progress=False)
+    write_frames(tmp_path / "h2.xyz", h2_frames(lengths(10, last=1.1)))
+    with pytest.raises(DataError, match="train frames are not those of the run"):
+        train(config(training={"epochs": 3}), resume=True, progress=False)

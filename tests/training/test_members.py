@@ -48,21 +48,19 @@ def test_the_global_random_state_is_not_used():
 
 @pytest.mark.parametrize("n_draws", [1, 2, 5])
 def test_draws_have_the_frequency_of_their_shares(n_draws):
-    shares = torch.tensor([[1.0], [0.0], [3.0], [4.0]])
-    counts = torch.zeros(4, dtype=torch.float64)
-    factors = torch.zeros(4, dtype=torch.float64)
-    n_steps = 20_000
-    for step in range(n_steps):
-        draws = draw_outputs(
-            shares, n_draws, seed=1, step=step, frame_ids=torch.tensor([7])
-        )
-        counts.scatter_add_(0, draws.outputs[:, 0], torch.ones(n_draws).double())
-        factors.scatter_add_(0, draws.outputs[:, 0], draws.factors[:, 0])
+    n_graphs = 20_000
+    shares = torch.tensor([[1.0], [0.0], [3.0], [4.0]]).expand(4, n_graphs)
+    draws = draw_outputs(
+        shares, n_draws, seed=1, step=3, frame_ids=torch.arange(n_graphs)
+    )
+    flat = draws.outputs.flatten()
+    frequency = torch.bincount(flat, minlength=4).double() / flat.numel()
     expected = torch.tensor([0.125, 0.0, 0.375, 0.5], dtype=torch.float64)
-    assert torch.allclose(counts / n_steps / n_draws, expected, atol=0.01)
-    assert counts[1] == 0
+    assert torch.allclose(frequency, expected, atol=0.01)
+    assert frequency[1] == 0
     # the expectation of the factors is one for everything that can be drawn
-    means = factors / n_steps
+    sums = torch.zeros(4).double().scatter_add(0, flat, draws.factors.flatten())
+    means = sums / n_graphs
     assert torch.allclose(means[[0, 2, 3]], torch.ones(3).double(), atol=0.05)
 
 

@@ -111,6 +111,14 @@ def test_two_draws_vary_less_than_one():
     assert spread[1] < 0.8 * spread[0]
 
 
+def test_more_draws_than_outputs_are_all_outputs():
+    batch = join(h2_graphs([0.7, 0.9]))
+    model, objective = setup(members=2, derivative_members=5)
+    _, everything = setup(members=2, derivative_members="all")
+    one, other = (f(model, batch, 0, EVEN).forces for f in (objective, everything))
+    assert one == other
+
+
 def test_one_pull_back_a_step(monkeypatch):
     model, objective = setup(members=8)
     shapes = []

@@ -347,3 +347,21 @@ def test_a_folder_is_not_made_for_a_run_that_cannot_start(tmp_path):
     with pytest.raises(UserError):
         run(tmp_path, h2_frames(lengths(4)), {"heads": {"energy": {"energy": "E"}}})
     assert not Path(tmp_path / "run" / "model.pt").exists()
+
+
+def test_early_stopping_needs_validation(tmp_path):
+    with pytest.raises(ConfigError, match=r"early_stopping.*data\.valid"):
+        prepared(
+            tmp_path,
+            h2_frames(lengths(3)),
+            {"valid": 0.1},
+            training={"early_stopping": 3},
+        )
+
+
+def test_charges_are_counted(tmp_path):
+    """Case C21, the training side."""
+    frames = h2_frames(lengths(3))
+    frames[1].info["charge"] = 1
+    _, log = prepared(tmp_path, frames, {"valid": None})
+    assert "total charge given in 1 of 3 frames" in log

@@ -1,7 +1,7 @@
 import pytest
 
-from gnnforce.errors import ConfigError
-from gnnforce.training.resuming import check_same_run
+from gnnforce.errors import ConfigError, DataError
+from gnnforce.training.resuming import check_same_data, check_same_run
 
 from .helpers import settings
 
@@ -27,3 +27,11 @@ def test_how_long_and_where_may_change():
 def test_what_makes_another_run_is_refused(sections, key):
     with pytest.raises(ConfigError, match=key):
         check_same_run(plain(), plain(**sections))
+
+
+def test_other_structures_are_refused():
+    facts = {"hash_train": "a", "hash_valid": "b", "hash_test": "c"}
+    check_same_data(facts, facts | {"hash_test": None})
+    for name in ("train", "valid"):
+        with pytest.raises(DataError, match=f"the {name} frames"):
+            check_same_data(facts, facts | {f"hash_{name}": "x"})
