@@ -104,7 +104,7 @@ class _Linear(torch.autograd.Function):
     @classmethod
     def apply(cls, *args: Any) -> Any:
         if _transforms_active():
-            return super().apply(*args)
+            return super().apply(*args)  # type: ignore[no-untyped-call]
         return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
 
 

@@ -35,7 +35,7 @@ class AtomicReferences(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         exact = dict(self._buffers)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in exact.items():
             moved = self._buffers[name]
             if buffer is not None and moved is not None:
