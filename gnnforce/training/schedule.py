@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from gnnforce.training.sections import OptimConfig, StageConfig, WeightsConfig
 
 LONGEST_WARMUP = 0.1  # of a run, however many steps are asked for
+LONGEST_CHANGE = 0.1  # of a run, for a change of the weights
 
 
 def learning_rate(step: int, progress: float, options: OptimConfig) -> float:
@@ -48,6 +49,10 @@ def weights_at(
 ) -> WeightsConfig:
     """Return the weights of the losses at a point of the run.
 
+    A change is spread over the tenth of the run that follows its start (or half of what
+    is left), in equal factors: a jump of the gradient, which the optimizer is not
+    prepared for, would throw the energies off.
+
     Args:
         progress: Part of the run that is done.
         first: Weights at the start.
@@ -58,15 +63,22 @@ def weights_at(
 
     Example:
         >>> late = [StageConfig(at=0.75, energy=100.0)]
-        >>> weights_at(0.8, WeightsConfig(), late)
-        WeightsConfig(energy=100.0, forces=1.0, stress=1.0)
+        >>> [weights_at(p, WeightsConfig(), late).energy for p in (0.75, 0.8, 0.85)]
+        [1.0, 10.0, 100.0]
     """
     values = first.model_dump()
     for stage in stages:
-        if progress >= stage.at:
-            changes = stage.model_dump(exclude={"at"}, exclude_none=True)
-            values |= changes
+        if progress > stage.at:
+            part = (progress - stage.at) / min(LONGEST_CHANGE, (1 - stage.at) / 2)
+            for name, new in stage.model_dump(exclude={"at"}, exclude_none=True).items():
+                values[name] = _between(values[name], new, min(1.0, part))
     return WeightsConfig(**values)
+
+
+def _between(old: float, new: float, part: float) -> float:
+    if old > 0 and new > 0 and part < 1:
+        return float(old * (new / old) ** round(part, 12))
+    return old + (new - old) * part
 
 
 def labels_in_use(options: OptimConfig) -> tuple[str, ...]:

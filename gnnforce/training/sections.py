@@ -148,7 +148,7 @@ class WeightsConfig(Section):
 
 
 class StageConfig(Section):
-    """Weights from a part of the run on; what is null keeps the weight before it."""
+    """Weights that are reached after a part of the run; null keeps the one before."""
 
     at: Fraction
     energy: NotNegative | None = None
@@ -197,7 +197,7 @@ class OptimConfig(Section):
     minutes: Positive | None = None
     epochs: Count | None = None
     batch_size: Count = 8
-    learning_rate: Positive = 2e-3
+    learning_rate: Positive = 5e-3
     final_rate: Annotated[float, Field(gt=0, le=1)] = 0.01
     warmup_steps: Annotated[int, Field(ge=0)] = 100
     weight_decay: NotNegative = 1e-3
@@ -207,7 +207,7 @@ class OptimConfig(Section):
     loss: Literal["huber", "mse"] = "huber"
     huber: HuberConfig = HuberConfig()
     weights: WeightsConfig = WeightsConfig()
-    weight_schedule: tuple[StageConfig, ...] = (StageConfig(at=0.75, energy=100.0),)
+    weight_schedule: tuple[StageConfig, ...] = (StageConfig(at=0.75, energy=10.0),)
     bootstrap: Literal["poisson", "none"] = "poisson"
     derivative_members: Count | Literal["all"] = 1
     early_stopping: Count | None = None

@@ -85,7 +85,7 @@ def test_the_resolved_configuration_reproduces_the_run(config):
     one = train(config(), progress=False)
     values = yaml.safe_load((one.folder / "config.yaml").read_text())
     assert values["training"]["weights"]["stress"] == 0  # nothing has a stress
-    assert values["training"]["learning_rate"] == 0.002
+    assert values["training"]["learning_rate"] == 0.005
     again = load_config(one.folder / "config.yaml", [f"output={one.folder}2"])
     two = train(again, progress=False)
     state = two.model.state_dict()
@@ -175,7 +175,7 @@ def test_time_is_kept_and_the_schedule_follows_it(config):
     assert 1.2 <= result.metrics["seconds"] < 3
     assert result.metrics["ending"] == "time"
     rows = read_history(result.folder / "metrics.csv")
-    assert float(rows[-1]["learning_rate"]) < 0.1 * 0.002
+    assert float(rows[-1]["learning_rate"]) < 0.1 * 0.005
     # the time spent counts
     again = train(config(training=limit), resume=True, progress=False)
     assert again.metrics["steps"] == result.metrics["steps"]

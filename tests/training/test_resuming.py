@@ -18,7 +18,7 @@ def test_how_long_and_where_may_change():
 @pytest.mark.parametrize(
     ("sections", "key"),
     [
-        ({"training": {"learning_rate": 0.1}}, r"training\.learning_rate was 0\.002"),
+        ({"training": {"learning_rate": 0.1}}, r"training\.learning_rate was 0\.005"),
         ({"model": {"n_features": 4}}, r"model\.n_features was 8 and is now 4"),
         ({"top": {"seed": 7}}, "seed was 0 and is now 7"),
         ({"data": {"valid": 0.2}}, r"data\.valid was 0\.1 and is now 0\.2"),

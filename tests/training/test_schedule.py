@@ -24,12 +24,24 @@ def test_rate_falls_to_its_end():
     assert learning_rate(500, 1.5, options) == pytest.approx(0.02)  # past the end
 
 
-def test_stages_change_what_they_name():
+def test_stages_change_what_they_name_without_a_jump():
     stages = [StageConfig(at=0.5, forces=2.0), StageConfig(at=0.75, energy=9.0)]
-    first = WeightsConfig(energy=1.0, forces=3.0, stress=0.0)
-    assert weights_at(0.49, first, stages) == first
-    assert weights_at(0.5, first, stages) == WeightsConfig(energy=1, forces=2, stress=0)
+    first = WeightsConfig(energy=1.0, forces=8.0, stress=0.0)
+    assert weights_at(0.5, first, stages) == first
+    half = weights_at(0.55, first, stages)
+    assert half.forces == pytest.approx(4.0)
+    assert weights_at(0.7, first, stages) == WeightsConfig(energy=1, forces=2, stress=0)
+    assert weights_at(0.8, first, stages).energy == pytest.approx(3.0)
     assert weights_at(1.0, first, stages) == WeightsConfig(energy=9, forces=2, stress=0)
+
+
+def test_a_change_from_or_to_zero_is_linear_and_late_ones_end_in_time():
+    first = WeightsConfig(energy=0.0, forces=1.0, stress=0.0)
+    stages = [StageConfig(at=0.9, energy=4.0, forces=0.0)]
+    middle = weights_at(0.925, first, stages)
+    assert middle.energy == pytest.approx(2.0)
+    assert middle.forces == pytest.approx(0.5)
+    assert weights_at(0.96, first, stages).energy == 4.0
 
 
 def test_a_quantity_is_in_use_when_it_has_a_weight_at_some_point():
