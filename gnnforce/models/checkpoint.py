@@ -38,9 +38,16 @@ def save(model: ForceField, path: str | Path) -> None:
     os.close(handle)
     try:
         torch.save(content, name)
+        Path(name).chmod(0o666 & ~_umask())  # mkstemp's files are the owner's only
         Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def describe(model: ForceField) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+import pytest
+import torch
+from ase.build import molecule
+
+from gnnforce.backbones.base import BACKBONES, Backbone, Interaction, edge_lengths
+from gnnforce.backbones.painn import PaiNN
+from gnnforce.backbones.schnet import SchNet
+from gnnforce.errors import UserError
+from gnnforce.graph.atom_graph import AtomGraph
+from gnnforce.graph.batch import batch
+from gnnforce.graph.views import edge_vectors
+from gnnforce.testing.systems import five_elements
+
+ARCHITECTURES = [SchNet, PaiNN]
+
+
+def graph_and_vectors():
+    structures = [molecule("CH3OH"), five_elements(periodic=True)]
+    graph = batch([AtomGraph.from_atoms(atoms, 3.0) for atoms in structures])
+    return graph, edge_vectors(graph)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_readable_path_equals_the_fast_one(architecture, monkeypatch):
+    graph, vectors = graph_and_vectors()
+    vectors.requires_grad_()
+    backbone = architecture([1, 6, 7, 8, 14], n_features=8, cutoff=3.0).double()
+    fast = backbone(graph, vectors)
+    monkeypatch.setattr(Interaction, "readable", True)
+    calls = []
+    original = Interaction.propagate
+    monkeypatch.setattr(
+        Interaction, "propagate", lambda *a, **k: calls.append(1) or original(*a, **k)
+    )
+    readable = backbone(graph, vectors)
+    assert len(calls) == 3  # one a layer: the other path was really taken
+    torch.testing.assert_close(fast, readable, rtol=1e-13, atol=1e-13)
+    slopes = [torch.autograd.grad((y**2).sum(), vectors)[0] for y in (fast, readable)]
+    torch.testing.assert_close(*slopes, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_hooks_of_pyg_are_called(architecture):
+    graph, vectors = graph_and_vectors()
+    backbone = architecture([1, 6, 7, 8, 14], n_features=4, cutoff=3.0).double()
+    layer = next(m for m in backbone.modules() if isinstance(m, Interaction))
+    seen = []
+    layer.register_message_forward_hook(lambda *_: seen.append(1))
+    backbone(graph, vectors)
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_arguments_rebuild_it(architecture):
+    backbone = architecture([8, 1], n_features=6, n_layers=2, cutoff=3.5, n_radial=7)
+    assert BACKBONES[architecture.__name__] is architecture
+    again = architecture(**backbone.arguments())
+    assert again.arguments() == backbone.arguments()
+    again.load_state_dict(backbone.state_dict())
+
+
+@pytest.mark.parametrize("cutoff", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_cutoff_must_be_positive(architecture, cutoff):
+    with pytest.raises(UserError, match="cutoff"):
+        architecture([1], cutoff=cutoff)
+
+
+def test_no_features():
+    with pytest.raises(UserError, match="n_features"):
+        SchNet([1], n_features=0)
+
+
+def test_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        Backbone([1], 4, 3.0)
+
+
+def test_lengths():
+    assert edge_lengths(torch.tensor([[3.0, 4.0, 0.0]])).tolist() == [5.0]
+    assert edge_lengths(torch.zeros(0, 3)).shape == (0,)
