@@ -6,6 +6,8 @@ from torch import Tensor
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.ops.scatter import gather, scatter_sum
 
+FLAT = 1e-6  # of the volume of a box with the same edges; below it a cell is flat
+
 
 def edge_vectors(graph: AtomGraph) -> Tensor:
     r"""Return the vector from target to source of every edge.
@@ -43,10 +45,14 @@ def volumes(graph: AtomGraph) -> Tensor:
 def has_stress(graph: AtomGraph) -> Tensor:
     """Tell which structures have a stress: periodic somewhere, and a volume.
 
+    Lattice vectors in one plane have a determinant of rounding errors, not of zero; they
+    span no volume either.
+
     Returns:
         Bool, shape ``(n_graphs,)``.
     """
-    return graph.pbc.any(dim=1) & (volumes(graph) > 0)
+    box = torch.linalg.vector_norm(graph.cell, dim=-1).prod(dim=-1)  # (n_graphs,)
+    return graph.pbc.any(dim=1) & (volumes(graph) > FLAT * box)
 
 
 def forces_from_edges(gradients: Tensor, graph: AtomGraph) -> Tensor:

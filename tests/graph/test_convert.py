@@ -5,6 +5,7 @@ from ase import Atoms
 from ase.build import molecule
 
 from gnnforce.errors import GeometryError
+from gnnforce.graph.batch import batch
 from gnnforce.graph.convert import (
     atoms_from_graph,
     graph_from_atoms,
@@ -12,78 +13,112 @@ from gnnforce.graph.convert import (
     total_charge,
 )
 from gnnforce.graph.views import edge_vectors
-from gnnforce.testing.systems import five_elements
-
-OH = Atoms("OH", [[0, 0, 0], [0.97, 0, 0]])
+from gnnforce.testing.systems import five_elements, skewed_pair, water
 
 
-@pytest.mark.parametrize("value", [-1, np.int64(-1), -1.0, np.array(-1), "-1"])
-@pytest.mark.parametrize("key", ["charge", "total_charge"])
-def test_spellings_of_a_charge(key, value):  # C21
-    atoms = OH.copy()
-    atoms.info[key] = value
-    assert graph_from_atoms(atoms, 5.0).charge.tolist() == [-1.0]
+def test_fields_of_a_graph():
+    atoms = skewed_pair()
+    graph = graph_from_atoms(atoms, 4.5)
+    assert graph.numbers.tolist() == [29, 29]
+    assert torch.equal(graph.positions, torch.from_numpy(atoms.positions))
+    assert torch.equal(graph.cell, torch.from_numpy(atoms.cell.array)[None])
+    assert graph.pbc.tolist() == [[True, True, True]]
+    assert graph.charge.tolist() == [0.0]
+    assert graph.spin_multiplicity.tolist() == [1.0]
+    assert graph.numbers.dtype == graph.edge_index.dtype == torch.int64
+    floats = ("positions", "cell", "edge_shifts", "charge", "spin_multiplicity")
+    assert {graph[name].dtype for name in floats} == {torch.float64}
+    rounded = graph_from_atoms(atoms, 4.5, torch.float32)
+    assert {rounded[name].dtype for name in floats} == {torch.float32}
 
 
-@pytest.mark.parametrize("key", ["spin", "multiplicity", "spin_multiplicity"])
-def test_spellings_of_a_spin(key):
-    atoms = OH.copy()
-    assert spin_multiplicity(atoms) == 1
-    atoms.info[key] = 2
-    assert graph_from_atoms(atoms, 5.0).spin_multiplicity.tolist() == [2.0]
+def test_a_graph_shares_no_memory_with_the_atoms():
+    atoms = skewed_pair()
+    state = atoms.positions.tobytes(), atoms.cell.array.tobytes(), atoms.numbers.tobytes()
+    graph = graph_from_atoms(atoms, 4.5)
+    for name in ("positions", "cell", "numbers"):
+        graph[name].mul_(2)
+    assert state == (
+        atoms.positions.tobytes(),
+        atoms.cell.array.tobytes(),
+        atoms.numbers.tobytes(),
+    )
 
 
-@pytest.mark.parametrize("value", [0.5, "one", np.nan, [1, 2]])
-def test_no_whole_number(value):
-    atoms = OH.copy()
-    atoms.info["charge"] = value
-    with pytest.raises(GeometryError, match=r"info\['charge'\].*whole number"):
-        total_charge(atoms)
+@pytest.mark.parametrize("pbc", [True, False])
+def test_single_precision_far_from_the_origin(pbc):
+    """C10, C07: the positions are brought near before they are rounded."""
+    near = five_elements(periodic=pbc)
+    far = near.copy()
+    far.positions += [4000.0, -4200e2, 0]
+    if pbc:
+        far.positions[2] += 3 * far.cell.array[0]
+    exact = edge_vectors(graph_from_atoms(near, 3.0))
+    found = edge_vectors(graph_from_atoms(far, 3.0, torch.float32))
+    assert found.dtype == torch.float32
+    lengths = exact.norm(dim=1).sort().values.float()
+    torch.testing.assert_close(
+        found.norm(dim=1).sort().values, lengths, rtol=0, atol=3e-6
+    )
 
 
-def test_contradiction_and_impossible_spin():
-    atoms = OH.copy()
-    atoms.info.update(charge=0, total_charge=1)
-    with pytest.raises(GeometryError, match="different values"):
-        total_charge(atoms)
-    atoms.info = {"spin": 0}
-    with pytest.raises(GeometryError, match="at least 1"):
-        spin_multiplicity(atoms)
+@pytest.mark.parametrize(
+    ("info", "charge"),
+    [
+        ({}, 0),
+        ({"charge": -1}, -1),
+        ({"charge": np.int64(-1)}, -1),
+        ({"charge": -1.0}, -1),
+        ({"charge": np.array([2])}, 2),
+        ({"total_charge": 3}, 3),
+        ({"charge": None, "total_charge": 1}, 1),
+        ({"charge": 1, "total_charge": 1.0}, 1),
+    ],
+)
+def test_charges(info, charge):
+    """C21: all spellings of a charge."""
+    atoms = Atoms("OH", [[0, 0, 0], [0.97, 0, 0]], info=info)
+    assert total_charge(atoms) == charge
+    assert graph_from_atoms(atoms, 5.0).charge.tolist() == [charge]
 
 
-def test_float64_graph_holds_the_positions_as_given():
-    atoms = five_elements(periodic=True)
-    atoms.positions += 7
-    before = atoms.positions.tobytes()
-    graph = graph_from_atoms(atoms, 5.0)
-    assert graph.positions.numpy().tobytes() == before == atoms.positions.tobytes()
-    graph.positions += 1  # the graph has memory of its own
-    assert atoms.positions.tobytes() == before
+@pytest.mark.parametrize("key", ["spin_multiplicity", "multiplicity", "spin"])
+def test_spin_multiplicities(key):
+    assert spin_multiplicity(Atoms("O", info={key: np.int64(3)})) == 3
+    assert spin_multiplicity(Atoms("O")) == 1
+    assert graph_from_atoms(Atoms("O", info={key: 2}), 5.0).spin_multiplicity.item() == 2
 
 
-@pytest.mark.parametrize("periodic", [False, True])
-def test_float32_graph_is_as_good_far_from_the_origin(periodic):  # C07, C10
-    atoms = five_elements(periodic)
-    near = edge_vectors(graph_from_atoms(atoms, 3.0))
-    atoms.positions += [40_000 * 4.0, -2_000 * 4.2, 0]
-    far = graph_from_atoms(atoms, 3.0, torch.float32)
-    assert far.positions.dtype == far.cell.dtype == far.edge_shifts.dtype == torch.float32
-    got, expected = edge_vectors(far).double(), near
-    order = [np.lexsort(x.numpy().round(3).T) for x in (got, expected)]
-    torch.testing.assert_close(got[order[0]], expected[order[1]], atol=2e-6, rtol=0)
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ({"charge": 0.5}, r"info\['charge'\] = 0.5 is not a whole number"),
+        ({"charge": "one"}, "not a whole number"),
+        ({"charge": [1, 2]}, "not a whole number"),
+        ({"charge": float("nan")}, "not a whole number"),
+        ({"charge": float("inf")}, "not a whole number"),
+        ({"charge": 1, "total_charge": 2}, "info states different values"),
+        ({"spin": 1.5}, r"info\['spin'\] = 1.5 is not a whole number"),
+        ({"spin": 0}, "at least 1, not 0"),
+        ({"multiplicity": -1}, "at least 1, not -1"),
+    ],
+)
+def test_charges_and_spins_that_make_no_sense(info, message):
+    with pytest.raises(GeometryError, match=message):
+        graph_from_atoms(Atoms("H", info=info), 5.0)
 
 
-def test_back_to_atoms():
-    atoms = five_elements(periodic=True)
-    atoms.info["charge"] = 2
-    (back,) = atoms_from_graph(graph_from_atoms(atoms, 5.0))
-    assert back == atoms
-    assert back.info == {"charge": 2, "spin_multiplicity": 1}
-
-
-def test_strided_and_read_only_arrays():  # C32
-    atoms = molecule("H2O")
-    reversed_atoms = Atoms(numbers=atoms.numbers[::-1], positions=atoms.positions[::-1])
-    reversed_atoms.arrays["positions"] = atoms.positions[::-1]
-    reversed_atoms.arrays["positions"].flags.writeable = False
-    assert graph_from_atoms(reversed_atoms, 5.0).n_edges == 6
+def test_there_and_back():
+    first = skewed_pair()
+    first.info.update(charge=-2, spin_multiplicity=3)
+    second = molecule("CO")
+    second.pbc = [False, True, False]
+    second.cell[1] = [0, 7, 0]
+    graphs = [graph_from_atoms(one, 4.0) for one in (first, second, water())]
+    back = atoms_from_graph(batch(graphs))
+    assert len(back) == 3
+    for one, other in zip((first, second, water()), back, strict=True):
+        assert one == other  # positions, numbers, cell and pbc
+    assert back[0].info == {"charge": -2, "spin_multiplicity": 3}
+    assert back[1].info == {"charge": 0, "spin_multiplicity": 1}
+    assert atoms_from_graph(graphs[1]) == [second]
