@@ -1,5 +1,6 @@
 """``gnnforce train``: a model from a configuration file."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,9 @@ def command(
 
         words = list(overrides or [])
         if output is not None:
-            words.append(f"output={output.absolute()}")
+            # values are YAML, which gives a folder called 'run #1' another meaning
+            folder = json.dumps(str(output.absolute()), ensure_ascii=False)
+            words.append(f"output={folder}")
         settings = load_config(config, words)
         # the bar itself appears on terminals only; without one there are lines
         result = train(settings, resume=resume, progress=progress is not False)

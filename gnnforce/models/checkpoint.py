@@ -1,11 +1,9 @@
 """Model files: constructor arguments, state and provenance, no pickled classes."""
 
 import os
-import pickle
 import tempfile
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
 
 import torch
 
@@ -172,13 +170,9 @@ def read(path: str | Path) -> dict[str, Any]:
         raise ModelFileError(f"there is no model file {path}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        RuntimeError,
-        pickle.UnpicklingError,
-        EOFError,
-        BadZipFile,
-        ValueError,
-    ) as error:
+    except OSError:
+        raise
+    except Exception as error:  # bytes that are no model end in errors of any kind
         raise ModelFileError(
             f"{path} is not a gnnforce model file, or is truncated"
         ) from error

@@ -12,6 +12,7 @@ from gnnforce.training.batches import Frames, validation_batches
 from gnnforce.training.callbacks import Interrupted
 from gnnforce.training.config import TrainingConfig, save_config
 from gnnforce.training.engine import process_rank, thread_limit, untouched_environment
+from gnnforce.training.labeled import Say
 from gnnforce.training.logs import RunLog
 from gnnforce.training.metrics import LABELED, describe_metrics
 from gnnforce.training.module import TrainingError, TrainingModule
@@ -71,8 +72,12 @@ def train(
     """
     files = RunFiles(config.output)
     with untouched_environment(), thread_limit(config.training.threads):
-        log = _open(files, resume=resume, progress=progress)
-        module, prepared = _start(config, files, log, resume=resume)
+        _make_folder(files, resume=resume)
+        said: list[str] = []
+        module, prepared = _start(config, files, said.append, resume=resume)
+        log = _open(files, prepared.config, resume=resume, progress=progress)
+        for line in said:
+            log.say(line)
         try:
             ending = run_or_skip(module, prepared, files, log, progress=progress)
         except (Interrupted, TrainingError) as error:
@@ -111,29 +116,26 @@ def run_or_skip(
     return run_session(module, valid, files, log, bar=progress)
 
 
-def _open(files: RunFiles, *, resume: bool, progress: bool) -> RunLog:
-    """Make the folder and the log; the first process alone writes."""
+def _make_folder(files: RunFiles, *, resume: bool) -> None:
+    """Find out early that the results have no place, or that there is nothing to resume."""
     if process_rank() != 0:
-        return RunLog(None, show=False)
+        return
     if resume and not files.last.is_file():
         raise ConfigError(
             f"cannot resume: there is no {files.last}; train without --resume first"
         )
     files.folder.mkdir(parents=True, exist_ok=True)
-    log = RunLog(files.log, show=progress, append=resume)
-    if not resume:
-        removed = files.remove_earlier_run()
-        if removed:
-            log.say(f"replacing an earlier run in {files.folder}")
-    return log
 
 
 def _start(
-    config: TrainingConfig, files: RunFiles, log: RunLog, *, resume: bool
+    config: TrainingConfig, files: RunFiles, say: Say, *, resume: bool
 ) -> tuple[TrainingModule, Prepared]:
-    """Prepare data and module, at the start or where the run was left."""
+    """Prepare data and module, at the start or where the run was left.
+
+    Nothing is written or removed: a mistake found here must not cost an earlier run.
+    """
     begun = time.monotonic()
-    prepared = prepare(config, log.say)
+    prepared = prepare(config, say)
     resolved = prepared.config
     module = TrainingModule(prepared.model, resolved, prepared.train, prepared.quantities)
     module.facts = prepared.facts
@@ -142,16 +144,25 @@ def _start(
         check_same_run(state["config"], module.plain_config)
         check_same_data(state["facts"], prepared.facts)
         module.restore(state)
-        log.say(
-            f"going on after epoch {module.position.epoch}, step {module.position.step}"
-        )
+        say(f"going on after epoch {module.position.epoch}, step {module.position.step}")
     else:
         module.start_clock(time.monotonic() - begun)
-    if process_rank() == 0:
-        save_config(resolved, files.config)
     n_weights = sum(p.numel() for p in prepared.model.parameters())
-    log.say(f"{config.model.backbone} with {n_weights} weights, {describe(resolved)}")
+    say(f"{config.model.backbone} with {n_weights} weights, {describe(resolved)}")
     return module, prepared
+
+
+def _open(
+    files: RunFiles, resolved: TrainingConfig, *, resume: bool, progress: bool
+) -> RunLog:
+    """Open the log and make room for the run; the first process alone writes."""
+    if process_rank() != 0:
+        return RunLog(None, show=False)
+    log = RunLog(files.log, show=progress, append=resume)
+    if not resume and files.remove_earlier_run():
+        log.say(f"replacing an earlier run in {files.folder}")
+    save_config(resolved, files.config)
+    return log
 
 
 def describe(config: TrainingConfig) -> str:

@@ -1,10 +1,8 @@
 """The files of a run: checkpoints written whole or not at all, and their names."""
 
 import os
-import pickle
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import torch
 
@@ -72,13 +70,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        RuntimeError,
-        pickle.UnpicklingError,
-        EOFError,
-        BadZipFile,
-        ValueError,
-    ) as error:
+    except OSError:
+        raise
+    except Exception as error:  # bytes that are no model end in errors of any kind
         raise ModelFileError(f"{path} is no checkpoint, or is truncated") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFileError(f"{path} is no checkpoint of a training run")

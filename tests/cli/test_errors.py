@@ -45,6 +45,7 @@ def file(tmp_path: Path, water: Path, committee: Path, config: Path, crystal: Pa
         "helium.xyz": lambda path: write(path, helium),
         "other.pt": lambda path: torch.save({"weights": torch.ones(3)}, path),
         "words.pt": lambda path: path.write_text("no model\n"),
+        "hello.pt": lambda path: path.write_bytes(b"hello"),  # KeyError in torch
         "cut.pt": lambda path: path.write_bytes(committee.read_bytes()[:500]),
     }
     known = {"water": water, "model": committee, "config": config, "crystal": crystal}
@@ -114,6 +115,7 @@ CASES = {
     "train: cutoff below 0": ("train <config> model.cutoff=-1.5", ["cutoff", "-1.5"]),
     "train: wrong type": ("train <config> training.epochs=many", ["epochs", "many"]),
     # models
+    "info: other bytes": ("info <hello.pt>", ["hello.pt", "not a gnnforce model"]),
     "info: other format": ("info <other.pt>", ["other.pt", "not a gnnforce model"]),
     "evaluate: other format": ("evaluate <other.pt> <water>", ["other.pt"]),
     "predict: no model": ("predict <words.pt> <water> -o <o.xyz>", ["words.pt"]),

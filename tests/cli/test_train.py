@@ -80,3 +80,11 @@ def test_the_whole_story_trained_tested_moved(run, config, water, tmp_path):
     described = run("info", model, "--json").json()
     assert described["metadata"]["training"]["data"]["n_train"] == 6
     assert "validation errors" in run("info", model).out
+
+
+@pytest.mark.parametrize("name", ["run #1", "a: b", "[1]", "ünï {cöde}", '"q"'])
+def test_the_folder_of_an_option_is_taken_to_the_letter(run, config, tmp_path, name):
+    folder = tmp_path / name
+    report = run("train", config, "training.epochs=1", "-o", folder, "--json").json()
+    assert report["folder"] == str(folder)
+    assert (folder / "model.pt").is_file()

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from gnnforce.errors import ConfigError, DataError
+from gnnforce.errors import ConfigError, DataError, UserError
 from gnnforce.models.checkpoint import load
 from gnnforce.training.config import TrainingConfig, load_config
 from gnnforce.training.fit import train
@@ -258,3 +258,28 @@ def test_resuming_with_other_frames_is_refused(config, tmp_path):
     write_frames(tmp_path / "h2.xyz", h2_frames(lengths(10, last=1.1)))
     with pytest.raises(DataError, match="train frames are not those of the run"):
         train(config(training={"epochs": 3}), resume=True, progress=False)
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"train": "nowhere.xyz"}, {"heads": {"energy": {"energy": "nope"}}}]
+)
+def test_a_mistake_in_the_data_costs_no_earlier_run(mistake, config, capfd):
+    folder = train(config(training={"epochs": 1}), progress=False).folder
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    with pytest.raises(DataError):
+        train(config(training={"epochs": 1}, data=mistake))
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_only_the_error_is_said_when_validation_frames_cannot_be_used(
+    config, tmp_path, capfd
+):
+    frames = h2_frames(lengths(3))
+    for atoms in frames:
+        atoms.numbers[1] = 2
+        atoms.calc.atoms = atoms.copy()
+    valid = write_frames(tmp_path / "he.xyz", frames)
+    with pytest.raises(UserError, match="He"):
+        train(config(data={"valid": str(valid)}))
+    assert capfd.readouterr() == ("", "")

@@ -26,6 +26,9 @@ def test_files_that_are_no_checkpoint(tmp_path):
     with pytest.raises(ModelFileError, match="no checkpoint"):
         read_checkpoint(path)
     path.write_text("words")
+    (tmp_path / "words.ckpt").write_bytes(b"hello")  # KeyError in torch
+    with pytest.raises(ModelFileError, match="truncated"):
+        read_checkpoint(tmp_path / "words.ckpt")
     with pytest.raises(ModelFileError, match="truncated"):
         read_checkpoint(path)
     write_checkpoint({"x": torch.ones(100)}, path)
