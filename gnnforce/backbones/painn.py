@@ -65,10 +65,19 @@ class PaiNN(Backbone):
         radial = torch.cat([radial, envelope], dim=1)  # (n_edges, n_radial + 1)
         s = self.embedding(graph.numbers)  # (n_atoms, n_features)
         v: Tensor | None = None  # (n_atoms, 3, n_features); no vectors before layer 1
-        for message, update in zip(self.messages, self.updates, strict=True):
-            s, v = message(graph, s, v, radial, directions)
+        filters = self._filters(radial)
+        for message, update, w in zip(self.messages, self.updates, filters, strict=True):
+            s, v = message(graph, s, v, w, directions)
             s, v = update(s, v)
         return s
+
+    def _filters(self, radial: Tensor) -> tuple[Tensor, ...]:
+        """Evaluate the filters of all layers as one matrix product."""
+        weights = [layer.filters.weight for layer in self.messages]
+        if not weights:
+            return ()
+        filters = radial @ torch.cat(weights).T  # (n_edges, n_layers * 3 n)
+        return filters.split(weights[0].shape[0], dim=1)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -103,11 +112,11 @@ class PaiNNMessage(Interaction):
         graph: AtomGraph,
         s: Tensor,
         v: Tensor | None,
-        radial: Tensor,
+        filters: Tensor,
         directions: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return updated scalars and vectors."""
-        edges = {"filters": self.filters(radial), "directions": directions}
+        edges = {"filters": filters, "directions": directions}
         ds, dv = self.collect(graph, {"phi": self.context(s), "v": v}, edges)
         return s + ds, dv if v is None else v + dv
 

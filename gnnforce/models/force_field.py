@@ -125,7 +125,12 @@ class ForceField(nn.Module):
     # What the model does --------------------------------------------------------------
 
     def forward(
-        self, graph: AtomGraph, vectors: Tensor, heads: OutputTable | None = None
+        self,
+        graph: AtomGraph,
+        vectors: Tensor,
+        heads: OutputTable | None = None,
+        *,
+        frozen: bool = False,
     ) -> Outputs:
         """Compute energies from edge vectors, all heads in one pass.
 
@@ -133,6 +138,8 @@ class ForceField(nn.Module):
             graph: A graph or batch.
             vectors: Edge vectors in Angstrom in the model's dtype, ``(n_edges, 3)``.
             heads: Which heads; all when None.
+            frozen: Derivatives with respect to parameters are not wanted, which saves
+                some work; those with respect to ``vectors`` are the same.
 
         Returns:
             Energies per graph and per atom, float64.
@@ -144,7 +151,7 @@ class ForceField(nn.Module):
             lengths = torch.linalg.vector_norm(vectors, dim=-1)
             shared = self.repulsion(graph, lengths)
         result: Outputs = self.readouts(
-            Features(features[:n_atoms], features[n_atoms:]),
+            Features(*features.split([n_atoms, len(self.elements)]), frozen),
             graph,
             shared,
             self.outputs if heads is None else heads,
@@ -207,7 +214,7 @@ class ForceField(nn.Module):
                 choose_strategy(strategy, n_rows, leaf.numel()) if derivatives else "none"
             )
             with nullcontext() if used == "batched" else one_cotangent():
-                out = self(graph, leaf, chosen)
+                out = self(graph, leaf, chosen, frozen=not create_graph)
             values = {"energy": out.energy, "energies": out.energies}
             if derivatives:
                 cotangents = unit_cotangents(out.energy) if weights is None else weights

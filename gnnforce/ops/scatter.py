@@ -55,7 +55,7 @@ def one_cotangent() -> Iterator[None]:
 
 def _native_sum(values: Tensor, index: Tensor, size: int) -> Tensor:
     rows = index.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-    return values.new_zeros(size, *values.shape[1:]).scatter_add(0, rows, values)
+    return values.new_zeros(size, *values.shape[1:]).scatter_add_(0, rows, values)
 
 
 @cache

@@ -19,10 +19,13 @@ class Features(NamedTuple):
     Attributes:
         atoms: Shape ``(n_atoms, n_features)``.
         isolated: In the order of the model's elements, ``(n_elements, n_features)``.
+        frozen: No derivative with respect to parameters is wanted, so what is said of
+            isolated atoms is a constant: it does not depend on positions.
     """
 
     atoms: Tensor
     isolated: Tensor
+    frozen: bool = False
 
 
 class Outputs(NamedTuple):
@@ -170,8 +173,12 @@ def node_outputs(
     """
     both = torch.cat([features.atoms, features.isolated])
     values = perceptron(both, members)[..., 0].T  # (n_atoms + n_elements, n_members)
-    n_atoms = features.atoms.shape[0]
-    result: Tensor = values[:n_atoms] - gather(values[n_atoms:], rows)
+    of_atoms, of_isolated = values.split(
+        [features.atoms.shape[0], len(features.isolated)]
+    )
+    if features.frozen:
+        of_isolated = of_isolated.detach()
+    result: Tensor = of_atoms - gather(of_isolated, rows)
     return result
 
 
