@@ -41,6 +41,15 @@ class StressError(UserError):
     """A stress was asked for where none exists."""
 
 
+class MissingQuantityError(UserError, KeyError):
+    """A quantity was looked up that was not asked for.
+
+    A ``KeyError`` too, so that ``in`` and ``get`` of a mapping answer.
+    """
+
+    __str__ = Exception.__str__  # a KeyError would put its message in quotes
+
+
 class StatisticsError(UserError):
     """A statistic that the number of members does not define."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from gnnforce.errors import StatisticsError, UserError
+from gnnforce.errors import MissingQuantityError, StatisticsError
 from gnnforce.readouts.head import OutputTable
 
 
@@ -98,7 +98,7 @@ class Predictions(Mapping[str, Tensor]):
 
 def _pick(values: dict[str, Tensor], quantity: str) -> Tensor:
     if quantity not in values:
-        raise UserError(
+        raise MissingQuantityError(
             f"{quantity!r} was not asked for; there are {', '.join(values)}. "
             f"Name it in predict(graph, [..., {quantity!r}])"
         )
