@@ -73,7 +73,8 @@ class PaiNN(Backbone):
 
     def _filters(self, radial: Tensor) -> tuple[Tensor, ...]:
         """Evaluate the filters of all layers as one matrix product."""
-        weights = [layer.filters.weight for layer in self.messages]
+        layers = (layer for layer in self.messages if isinstance(layer, PaiNNMessage))
+        weights = [layer.filters.weight for layer in layers]
         if not weights:
             return ()
         filters = radial @ torch.cat(weights).T  # (n_edges, n_layers * 3 n)

@@ -150,8 +150,9 @@ class ForceField(nn.Module):
         if self.repulsion is not None:
             lengths = torch.linalg.vector_norm(vectors, dim=-1)
             shared = self.repulsion(graph, lengths)
+        of_atoms, of_isolated = features.split([n_atoms, len(self.elements)])
         result: Outputs = self.readouts(
-            Features(*features.split([n_atoms, len(self.elements)]), frozen),
+            Features(of_atoms, of_isolated, frozen),
             graph,
             shared,
             self.outputs if heads is None else heads,
