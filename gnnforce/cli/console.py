@@ -165,10 +165,11 @@ def progress_bar(task: str, total: int, show: bool | None) -> Iterator[Advance]:
 
     console = Console(stderr=True, force_terminal=True if show else None)
     visible = console.is_terminal if show is None else show
+    if not visible:  # some versions of rich print a line for a disabled bar
+        yield lambda done, text: None  # noqa: ARG005
+        return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     remark = TextColumn("{task.fields[remark]}")
-    with Progress(
-        *columns, TimeRemainingColumn(), remark, console=console, disable=not visible
-    ) as bar:
+    with Progress(*columns, TimeRemainingColumn(), remark, console=console) as bar:
         row = bar.add_task(task, total=total, remark="")
         yield lambda done, text: bar.update(row, completed=done, remark=text)

@@ -29,7 +29,8 @@ def read_database(path: Path, numbers: range | None = None) -> Iterator[Atoms]:
         DataError: Names the row that cannot be read.
     """
     database = connect(str(path))
-    metadata = dict(database.metadata)
+    with database:  # older versions of ASE read metadata of an open connection only
+        metadata = dict(database.metadata)
     factor = _length(metadata)
     units = metadata.get("_property_unit_dict") or {}
     header = {

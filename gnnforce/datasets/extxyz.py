@@ -137,8 +137,9 @@ def parse_comment(line: str) -> dict[str, Any]:
         Keys and values.
 
     Example:
-        >>> parse_comment("energy=-1 shift=-1,5")
-        {'energy': np.int64(-1), 'shift': '-1,5'}
+        >>> values = parse_comment("energy=-1 shift=-1,5")
+        >>> int(values["energy"]), values["shift"]
+        (-1, '-1,5')
     """
     values: dict[str, Any] = key_val_str_to_dict(_HOLD.sub(_HELD + r"\1", line))
     for key, value in values.items():
