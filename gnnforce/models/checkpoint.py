@@ -15,6 +15,7 @@ from gnnforce.readouts.head import Head
 FORMAT = "gnnforce-model"
 FORMAT_VERSION = 1
 UNITS = {"energy": "eV", "length": "Angstrom", "stress": "eV/Angstrom^3"}
+PLAIN = (str, bool, int, float)
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -26,12 +27,20 @@ def save(model: ForceField, path: str | Path) -> None:
         path: File to write, its folder must exist.
 
     Raises:
-        ModelFileError: When the folder is missing, or metadata are not plain values.
+        ModelFileError: When the folder is missing or cannot be written to, or metadata
+            are not plain values.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise ModelFileError(f"cannot save {path}: there is no folder {path.parent}")
     content = describe(model) | {"state": model.state_dict()}
+    try:
+        _write(content, path)
+    except OSError as error:
+        raise ModelFileError(f"cannot save {path}: {error}") from error
+
+
+def _write(content: dict[str, Any], path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     os.close(handle)
     try:
@@ -92,7 +101,7 @@ def plain(value: Any, name: str) -> Any:  # noqa: ANN401
         >>> plain({"rmse": numpy.float64(0.5), "size": (1, 2)}, "metadata")
         {'rmse': 0.5, 'size': [1, 2]}
     """
-    if value is None or type(value) in (str, bool, int, float):
+    if value is None or type(value) in PLAIN:
         return value
     if isinstance(value, dict):
         return {plain(k, name): plain(v, f"{name}[{k!r}]") for k, v in value.items()}
@@ -101,7 +110,9 @@ def plain(value: Any, name: str) -> Any:  # noqa: ANN401
     if isinstance(value, str | os.PathLike):
         return str(value)
     if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:
-        return value.item()
+        single = value.item()  # a date, a complex or a long double stays what it is
+        if type(single) in PLAIN:
+            return single
     raise ModelFileError(f"{name} of the model cannot be saved: {type(value).__name__}")
 
 
@@ -127,13 +138,13 @@ def load(
             a newer version, or a backbone that is not registered.
     """
     content = read(path)
-    name = content["backbone"]["name"]
-    if name not in BACKBONES:
-        raise ModelFileError(
-            f"{path} uses the backbone {name!r}, which is not defined here; import the "
-            f"module that defines it first.{did_you_mean(name, BACKBONES)}"
-        )
     try:
+        name = content["backbone"]["name"]
+        if name not in BACKBONES:
+            raise ModelFileError(
+                f"{path} uses the backbone {name!r}, which is not defined here; import the "
+                f"module that defines it first.{did_you_mean(name, BACKBONES)}"
+            )
         model = _build(content)
     except (KeyError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -169,13 +180,16 @@ def read(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise ModelFileError(f"there is no model file {path}")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # bytes that are no model end in errors of any kind
-        raise ModelFileError(
-            f"{path} is not a gnnforce model file, or is truncated"
-        ) from error
+        file = path.open("rb")
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path}: {error}") from error
+    with file:
+        try:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # bytes that are no model end in errors of any kind
+            raise ModelFileError(
+                f"{path} is not a gnnforce model file, or is truncated"
+            ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not a gnnforce model file")
     newest = content.get("format_version")

@@ -61,7 +61,7 @@ class ForceField(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.readouts = HeadStack(tuple(heads), backbone.elements, backbone.n_features)
-        self.repulsion = ZBLRepulsion() if repulsion else None
+        self.repulsion = ZBLRepulsion(cutoff=backbone.cutoff) if repulsion else None
         self.metadata: dict[str, Any] = dict(metadata or {})
 
     # What the model is ----------------------------------------------------------------

@@ -1,17 +1,18 @@
 """Energies of isolated atoms, and the scale of the network, per head and element."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnnforce.errors import ConfigError, UnknownHeadError, did_you_mean
 from gnnforce.nn.embedding import element_name
+from gnnforce.nn.exact import ExactBuffers
 from gnnforce.readouts.head import Head
 
 
-class AtomicReferences(nn.Module):
+class AtomicReferences(ExactBuffers):
     """E0 and scale of every head and element.
 
     Both tables stay float64 whatever dtype the model is moved to: energies of isolated
@@ -32,15 +33,6 @@ class AtomicReferences(nn.Module):
         shape = (len(heads), len(elements))
         self.register_buffer("energies", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("scales", torch.ones(shape, dtype=torch.float64))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        exact = dict(self._buffers)
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in exact.items():
-            moved = self._buffers[name]
-            if buffer is not None and moved is not None:
-                self._buffers[name] = buffer.to(device=moved.device)
-        return self
 
     def set_energies(self, table: Mapping[str, Mapping[int, float]]) -> None:
         """Set E0 in eV, ``{head: {atomic number: energy}}``; other heads keep theirs.

@@ -1,9 +1,10 @@
 """Repulsion of screened nuclei at short range."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnnforce.graph.atom_graph import AtomGraph
+from gnnforce.nn.exact import ExactBuffers
 from gnnforce.ops.cutoff import polynomial_envelope
 from gnnforce.ops.scatter import scatter_sum
 
@@ -29,7 +30,7 @@ COVALENT_RADII = (
 # fmt: on
 
 
-class ZBLRepulsion(nn.Module):
+class ZBLRepulsion(ExactBuffers):
     r"""Universal potential of Ziegler, Biersack and Littmark (1985).
 
     .. math::
@@ -43,6 +44,8 @@ class ZBLRepulsion(nn.Module):
     Args:
         radius: Where the repulsion ends, in Angstrom, the same for every pair; the
             sum of the covalent radii of a pair when None.
+        cutoff: Radius of the neighbor list in Angstrom; the repulsion of heavy atoms, whose
+            radii sum to more, ends there.
 
     Example:
         >>> from ase import Atoms
@@ -53,8 +56,11 @@ class ZBLRepulsion(nn.Module):
 
     radii: Tensor
 
-    def __init__(self, radius: float | None = None) -> None:
+    def __init__(
+        self, radius: float | None = None, *, cutoff: float = float("inf")
+    ) -> None:
         super().__init__()
+        self.cutoff = cutoff
         half = [radius / 2] * len(COVALENT_RADII) if radius else COVALENT_RADII
         radii = torch.tensor(half, dtype=torch.float64)
         self.register_buffer("radii", radii, persistent=False)
@@ -78,5 +84,6 @@ class ZBLRepulsion(nn.Module):
             screening = screening + coefficient * torch.exp(-exponent * x)
         pair = COULOMB * z_i * z_j / lengths * screening
         radii = self.radii[graph.numbers].to(lengths.dtype)
-        pair = pair * polynomial_envelope(lengths / (radii[source] + radii[target]), 1.0)
+        ends = (radii[source] + radii[target]).clamp(max=self.cutoff)
+        pair = pair * polynomial_envelope(lengths / ends, 1.0)
         return 0.5 * scatter_sum(pair, target, graph.n_atoms)

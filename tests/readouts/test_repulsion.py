@@ -53,3 +53,19 @@ def test_second_derivative_is_continuous():
     (curvature,) = torch.autograd.grad(slope.sum(), r)
     assert slope.abs().max() < 1e-6
     assert curvature.abs().max() < 1e-2
+
+
+def test_large_atoms_end_at_the_cutoff():
+    """Two potassium atoms have radii of 4.06 Angstrom together, beyond this cutoff."""
+    for cutoff in (3.0, 3.9):
+        repulsion = ZBLRepulsion(cutoff=cutoff)
+        pair = Atoms("K2", [[0, 0, 0], [0, 0, cutoff - 1e-3]])
+        assert energy(pair, repulsion).abs().max() < 1e-6
+        assert energy(pair, ZBLRepulsion()).sum() > 1e-5
+        pair.positions[1, 2] = 1.0
+        assert energy(pair, repulsion).sum() > 1.0
+
+
+def test_radii_keep_their_precision():
+    moved = ZBLRepulsion().to(torch.float32).to(torch.float64)
+    assert moved.radii.tolist() == list(COVALENT_RADII)
