@@ -49,6 +49,13 @@ def command(  # noqa: PLR0913  (options of the command line, all by name)
         str | None,
         typer.Option(metavar="UNIT", help="Of energies and forces in the file."),
     ] = None,
+    allow_nan: Annotated[
+        bool,
+        typer.Option(
+            "--allow-nan",
+            help="A nan label means 'not known'; as in training if not said.",
+        ),
+    ] = False,
     output: args.Output = None,
     index: args.Index = ":",
     batch_size: args.BatchSize = 16,
@@ -78,6 +85,7 @@ def command(  # noqa: PLR0913  (options of the command line, all by name)
                 heads,
                 index=index,
                 keys=named,
+                allow_nan=allow_nan,
                 batch_size=batch_size,
             )
         report = {"model": model, **result.report}

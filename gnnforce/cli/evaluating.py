@@ -42,6 +42,7 @@ def evaluate_file(
     *,
     index: str = ":",
     keys: dict[str, str] | None = None,
+    allow_nan: bool = False,
     batch_size: int = 16,
 ) -> FileEvaluation:
     """Test heads of a model on the labels of a file.
@@ -53,6 +54,7 @@ def evaluate_file(
         index: Which frames, as a slice of Python.
         keys: Values of :class:`~gnnforce.datasets.keys.LabelSpec` such as ``energy``,
             ``forces`` or ``energy_unit`` that replace the usual ones.
+        allow_nan: Take nan for "not known", also where the training did not.
         batch_size: Structures at a time.
 
     Returns:
@@ -64,7 +66,7 @@ def evaluate_file(
     """
     frames = read_frames(path, index)
     try:
-        table = read_labels(frames, model, heads, keys or {})
+        table = read_labels(frames, model, heads, keys or {}, allow_nan=allow_nan)
         dataset = StructureDataset(frames, table, model.head_names, model.cutoff)
     except (DataError, GeometryError) as error:
         raise type(error)(f"{path}: {error}") from error
@@ -85,6 +87,8 @@ def read_labels(
     model: ForceField,
     heads: Sequence[str],
     keys: dict[str, str],
+    *,
+    allow_nan: bool = False,
 ) -> LabelTable:
     """Read labels from the keys named, else those of the training, else the usual ones.
 
@@ -95,6 +99,7 @@ def read_labels(
         model: The model, which remembers its training.
         heads: Names of heads.
         keys: Values of ``LabelSpec`` named by the user.
+        allow_nan: Take nan for "not known"; otherwise as in the training.
 
     Returns:
         The labels.
@@ -113,7 +118,16 @@ def read_labels(
     named = {name for name in (*QUANTITIES, "virial") if name in keys}
     forces_only = all(spec.forces and not spec.energy for spec in specs)
     usual = {"forces"} if forces_only else {"energy"}
-    return extract_labels(frames, specs, require=named or usual)
+    config = model.metadata.get("training", {}).get("config", {})
+    trained = config.get("data", {})
+    every = (*QUANTITIES, "virial")
+    return extract_labels(
+        frames,
+        specs,
+        require=named or usual,
+        forces_limit=trained.get("forces_limit"),
+        allow_nan=every if allow_nan else trained.get("allow_nan", ()),
+    )
 
 
 def trained_keys(model: ForceField, head: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Steps of ``gnnforce predict``: checks, evaluation in batches, the written file."""
 
 import os
-import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,8 +10,8 @@ import numpy as np
 from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
-from ase.outputs import all_outputs
 
+from gnnforce.datasets.keys import check_writable
 from gnnforce.errors import (
     DataError,
     GeometryError,
@@ -27,7 +26,6 @@ from gnnforce.models.force_field import ForceField
 from gnnforce.nn.embedding import element_name
 
 _SUFFIXES = (".xyz", ".extxyz")
-_UNWRITABLE = re.compile(r"[\s:=,\"'\\{}\[\]]")  # what separates things in extended XYZ
 
 
 def check_output(output: Path, data: Path) -> None:
@@ -92,7 +90,8 @@ def check_frames(
     quantities = ["energy", "forces", *["stress"] * stress]
     by_place = written_keys(model, heads, quantities)
     keys = [key for keys in by_place.values() for key in keys]
-    _check_keys(keys)
+    for key in keys:
+        check_writable(key)
     known = ", ".join(element_name(number) for number in model.elements)
     for number, atoms in enumerate(frames):
         unknown = sorted(set(atoms.numbers.tolist()) - set(model.elements))
@@ -174,18 +173,6 @@ def write_frames(frames: Sequence[Atoms], output: Path) -> None:
         Path(name).replace(output)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _check_keys(keys: Sequence[str]) -> None:
-    for key in keys:
-        if _UNWRITABLE.search(key):
-            raise UserError(
-                f"{key!r} cannot be a key of extended XYZ; give the head a plain name"
-            )
-        if key in all_outputs:
-            raise UserError(
-                f"{key!r} is a name that ASE keeps for its own; give the head another name"
-            )
 
 
 def _keys_of(atoms: Atoms) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from ase import Atoms
+from ase.outputs import all_outputs
 
 from gnnforce.datasets.units import energy_factor, length_factor, pressure_factor
 from gnnforce.datasets.values import as_floats, as_matrices
@@ -35,6 +36,7 @@ DEFAULT_KEYS: dict[str, tuple[str, ...]] = {
 }
 PLACES = ("info", "arrays", "calculator")
 _KEY = re.compile(r"^(?:(info|arrays|calculator):)?(.+?)(?:\[(\d+)\])?$")
+_UNWRITABLE = re.compile(r"[\s:=,\"'\\{}\[\]]")  # what separates things in extended XYZ
 _MOVED = 1e-6  # Angstrom
 
 
@@ -121,6 +123,25 @@ def parse_key(text: str) -> KeyChoice:
         raise DataError(f"{text!r} is no key")
     place, name, state = found.groups()
     return KeyChoice(text, place, name, None if state is None else int(state))
+
+
+def check_writable(key: str) -> None:
+    """Check that a value written under a key can be read back from extended XYZ.
+
+    Raises:
+        DataError: For a key with blanks or marks, or one that ASE keeps for its own.
+
+    Example:
+        >>> check_writable("CCSD(T)_energy")
+    """
+    if _UNWRITABLE.search(key):
+        raise DataError(
+            f"{key!r} cannot be a key of extended XYZ; give the head a plain name"
+        )
+    if key in all_outputs:
+        raise DataError(
+            f"{key!r} is a name that ASE keeps for its own; give the head another name"
+        )
 
 
 def results_of(atoms: Atoms) -> dict[str, Any]:

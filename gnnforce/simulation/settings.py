@@ -57,6 +57,8 @@ class MDSettings:
         for name, count in (("steps", self.steps), ("log_every", self.log_every)):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise UserError(f"{name} must be a whole number >= 1, not {count!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise UserError(f"seed must be a whole number >= 0, not {self.seed!r}")
         if self.max_force_std is not None:
             _above_zero("max_force_std", self.max_force_std, "eV/Angstrom")
         cold = self.ensemble == "npt" and self.temperature == 0

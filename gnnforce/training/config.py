@@ -10,7 +10,7 @@ from pydantic import ValidationError, model_validator
 from gnnforce.errors import ConfigError, did_you_mean
 from gnnforce.training.config_errors import one_line
 from gnnforce.training.config_file import apply_override, read_mapping
-from gnnforce.training.sections import DataConfig, ModelConfig, OptimConfig, Section
+from gnnforce.training.sections import DataConfig, ModelConfig, OptimConfig, Section, Seed
 
 PATHS = (
     ("data", "train"),
@@ -41,7 +41,7 @@ class TrainingConfig(Section):
     model: ModelConfig = ModelConfig()
     training: OptimConfig = OptimConfig()
     output: str = "gnnforce-run"
-    seed: int = 0
+    seed: Seed = 0
 
     @model_validator(mode="before")
     @classmethod

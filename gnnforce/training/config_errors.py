@@ -82,7 +82,7 @@ def _describe(mistake: Any, key: str, root: type[BaseModel]) -> str:  # noqa: AN
     reason = (
         reason.removeprefix("Input ").replace("valid ", "").replace("a int", "an int")
     )
-    reason = reason.partition(", unable to parse")[0]
+    reason = reason.partition(", unable to parse")[0].partition(" or instance of ")[0]
     return f"{key} {reason}, not {given!r}" if key else reason
 
 

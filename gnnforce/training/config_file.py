@@ -7,13 +7,19 @@ import yaml
 
 from gnnforce.errors import ConfigError
 
+MERGE = "tag:yaml.org,2002:merge"
+
 
 class UniqueKeyLoader(yaml.SafeLoader):
     """Reads YAML and refuses a key that stands twice, instead of taking the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: ANN401
         """Build a mapping of a node."""
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        names = [
+            self.construct_object(key, deep=True)
+            for key, _ in node.value
+            if key.tag != MERGE  # '<<', which takes over keys of another mapping
+        ]
         for name in names:
             if names.count(name) > 1:
                 raise yaml.YAMLError(f"the key {name!r} stands twice")

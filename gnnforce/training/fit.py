@@ -87,7 +87,7 @@ def train(
                     f"interrupted; to go on, train again with --resume ({files.last})"
                 )
                 raise KeyboardInterrupt from None
-            log.say(f"stopped: {error}")
+            log.note(f"stopped: {error}")  # the error itself is for the caller to show
             raise
         result = _finish(module, prepared, files, log, ending)
     if ending == "interrupted":

@@ -5,9 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gnnforce.datasets.keys import check_writable
+from gnnforce.errors import UserError
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -132,11 +136,24 @@ class ModelConfig(Section):
     backbone: str = "painn"
     n_features: Count = 64
     n_layers: Count = 3
-    cutoff: Positive = 5.0
+    cutoff: Annotated[float, Field(gt=0, le=100)] = 5.0
     n_radial: Count = 20
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
     repulsion: bool = False
     elements: tuple[str, ...] = ()
+
+    @field_validator("heads")
+    @classmethod
+    def _names_that_can_be_written(
+        cls, value: dict[str, HeadConfig]
+    ) -> dict[str, HeadConfig]:
+        """Refuse now what could not be written once the model is trained."""
+        for name in value:
+            try:
+                check_writable(f"{name}_energy")
+            except UserError as error:
+                raise ValueError(str(error)) from error
+        return value
 
 
 class WeightsConfig(Section):

@@ -5,6 +5,7 @@ import pytest
 from ase.build import molecule
 
 from gnnforce.cli import evaluating
+from gnnforce.datasets.readers import read_frames
 from gnnforce.errors import DataError
 from gnnforce.models.checkpoint import load
 from gnnforce.training.evaluate import Compared
@@ -55,6 +56,25 @@ def test_a_key_of_the_training_that_is_missing_is_named(committee, water):
         evaluating.evaluate_file(model, water, ["energy"])
     named = evaluating.evaluate_file(model, water, ["energy"], keys={"energy": "energy"})
     assert named.report["keys"]["energy"]["energy"] == "energy"
+
+
+def test_what_nan_and_large_forces_meant_in_the_training_holds(committee, water):
+    model = load(committee)
+    frames = read_frames(water)
+    frames[0].calc.results["energy"] = float("nan")
+    with pytest.raises(DataError, match="frame 0"):
+        evaluating.read_labels(frames, model, ["energy"], {})
+    table = evaluating.read_labels(frames, model, ["energy"], {}, allow_nan=True)
+    assert table.counts["energy"]["energy"] == len(frames) - 1
+    data = {"allow_nan": ["energy"], "forces_limit": float("inf")}
+    model.metadata["training"] = {"config": {"data": data}}
+    frames[0].calc.results["forces"] = np.full((len(frames[0]), 3), 1e4)
+    table = evaluating.read_labels(frames, model, ["energy"], {})
+    assert table.counts["energy"] == {
+        "energy": len(frames) - 1,
+        "forces": len(frames),
+        "stress": 0,
+    }
 
 
 def test_own_predictions_are_no_labels(committee):

@@ -15,6 +15,7 @@ from gnnforce.simulation.settings import MDSettings
         ({"steps": 0}, "steps"),
         ({"steps": 1.5}, "steps"),
         ({"log_every": 0}, "log_every"),
+        ({"seed": -1}, "seed"),
         ({"temperature": -1.0}, "temperature"),
         ({"temperature": float("inf")}, "temperature"),
         ({"temperature": 0.0, "ensemble": "npt"}, "temperature"),

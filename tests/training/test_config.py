@@ -59,6 +59,9 @@ seed: 3
         ({"training": {"epochs": "many"}}, "training.epochs should be an integer, not "
          "'many'"),
         ({"model": {"cutoff": -1.5}}, "model.cutoff should be greater than 0, not -1.5"),
+        ({"seed": -1}, "seed should be greater than or equal to 0, not -1"),
+        ({"seed": 2**63}, f"seed should be less than {2**63}, not {2**63}"),
+        ({"data": None}, "data should be a dictionary, not None"),
         ({"data": {"valid": 0.1}}, "data.train is missing"),
         ({"training": {"weight_schedule": [{"at": 0.5, "forces": -1}]}},
          "training.weight_schedule.0.forces should be greater than or equal to 0, not -1"),

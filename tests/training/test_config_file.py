@@ -48,3 +48,9 @@ def test_overrides_make_sections_and_read_yaml():
 def test_wrong_words_are_refused(word):
     with pytest.raises(ConfigError):
         apply_override({"a": {"b": 3}}, word)
+
+
+def test_a_mapping_can_take_over_keys_of_another(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("data: &one {train: a.xyz}\nother: {<<: *one, valid: 0.1}\n")
+    assert read_mapping(path)["other"] == {"train": "a.xyz", "valid": 0.1}

@@ -5,6 +5,7 @@ from gnnforce.training.sections import (
     DataConfig,
     HeadConfig,
     LabelConfig,
+    ModelConfig,
     OptimConfig,
     StageConfig,
 )
@@ -36,6 +37,9 @@ def test_numbers_given_as_text(value):
         (DataConfig, {"train": "x", "valid": 1.5}),
         (DataConfig, {"train": "x", "heads": {}}),
         (DataConfig, {"train": "x", "references": {"H": "much"}}),
+        (ModelConfig, {"cutoff": 1e9}),  # no search for neighbors would end
+        (ModelConfig, {"heads": {"a b": {}}}),  # no key of extended XYZ
+        (ModelConfig, {"heads": {"free": {}}}),  # free_energy is ASE's own
         (HeadConfig, {"members": 0}),
         (HeadConfig, {"kind": "sum"}),
         (LabelConfig, {"enrgy": "E"}),
