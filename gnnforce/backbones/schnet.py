@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
+from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
 from gnnforce.nn.mlp import MLP, Dense
@@ -27,7 +28,10 @@ class SchNet(Backbone):
         n_features: Features of every atom.
         n_layers: Number of interaction blocks.
         cutoff: Radius of the neighbor list in Angstrom.
-        n_radial: Number of Gaussians.
+        n_radial: Number of Gaussians, at least two.
+
+    Raises:
+        UserError: For fewer Gaussians; also see :class:`~gnnforce.backbones.base.Backbone`.
 
     Example:
         >>> from ase.build import molecule
@@ -47,6 +51,8 @@ class SchNet(Backbone):
         n_radial: int = 25,
     ) -> None:
         super().__init__(elements, n_features, cutoff)
+        if n_radial < 2:
+            raise UserError(f"n_radial of SchNet must be at least 2, not {n_radial}")
         self.n_radial = n_radial
         self.embedding = ElementEmbedding(elements, n_features)
         self.interactions = nn.ModuleList(

@@ -230,7 +230,9 @@ class ForceField(nn.Module):
         if not create_graph:
             values = {name: value.detach() for name, value in values.items()}
         kept = {name: values[name] for name in names}
-        return Predictions(kept, chosen, used, outputs_last=outputs_last)
+        return Predictions(
+            kept, chosen, used, outputs_last=outputs_last, combined=weights is not None
+        )
 
     def _refuse(
         self,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gnnforce.errors import MissingQuantityError, StatisticsError
+from gnnforce.quantities import QUANTITIES
 from gnnforce.readouts.head import OutputTable
 
 
@@ -58,6 +59,7 @@ class Predictions(Mapping[str, Tensor]):
         outputs: The table of outputs.
         strategy: The derivative strategy that was used.
         outputs_last: Give tensors with the outputs as the last axis.
+        combined: Rows of derivatives are combinations of outputs, which belong to no head.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Predictions(Mapping[str, Tensor]):
         strategy: str,
         *,
         outputs_last: bool = False,
+        combined: bool = False,
     ) -> None:
         self.outputs = outputs
         self.strategy = strategy
         self._first = values
         self._outputs_last = outputs_last
+        self._combined = combined
 
     def __getitem__(self, quantity: str) -> Tensor:
         """Return a quantity of every output."""
@@ -93,13 +97,18 @@ class Predictions(Mapping[str, Tensor]):
             UnknownHeadError: Lists the heads.
         """
         rows = self.outputs.slice(name)
-        return HeadPredictions(name, {key: x[rows] for key, x in self._first.items()})
+        own = {
+            key: x[rows]
+            for key, x in self._first.items()
+            if not (self._combined and QUANTITIES[key].derivative)
+        }
+        return HeadPredictions(name, own)
 
 
 def _pick(values: dict[str, Tensor], quantity: str) -> Tensor:
     if quantity not in values:
         raise MissingQuantityError(
-            f"{quantity!r} was not asked for; there are {', '.join(values)}. "
-            f"Name it in predict(graph, [..., {quantity!r}])"
+            f"{quantity!r} was not asked for (of each output); there are "
+            f"{', '.join(values)}. Name it in predict(graph, [..., {quantity!r}])"
         )
     return values[quantity]

@@ -48,12 +48,13 @@ class ElementTable(nn.Module):
 
     def __init__(self, elements: list[int]) -> None:
         super().__init__()
-        self.elements = [int(number) for number in elements]
-        wrong = [z for z in self.elements if not 1 <= z < len(SYMBOLS)]
-        if not self.elements or wrong or len(set(self.elements)) < len(self.elements):
+        possible = range(1, len(SYMBOLS))
+        wrong = [z for z in elements if z not in possible]
+        if not elements or wrong or len(set(elements)) < len(elements):
             raise UserError(
                 f"elements must be distinct atomic numbers from 1 to 118, not {elements}"
             )
+        self.elements = [int(number) for number in elements]
         rows = torch.full((len(SYMBOLS) + 1,), -1, dtype=torch.int64)
         rows[torch.tensor(self.elements)] = torch.arange(len(self.elements))
         self.register_buffer("rows", rows, persistent=False)

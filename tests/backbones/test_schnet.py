@@ -1,9 +1,11 @@
 import math
 
+import pytest
 import torch
 from ase.build import molecule
 
 from gnnforce.backbones.schnet import SchNet
+from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.views import edge_vectors
 
@@ -55,7 +57,14 @@ def test_equals_the_published_equations():
     torch.manual_seed(0)
     atoms = molecule("CH3CH2OH")
     model = SchNet([1, 6, 8], n_features=5, n_layers=2, cutoff=2.5, n_radial=6).double()
+    for parameter in model.parameters():  # biases start at zero and would not be tested
+        parameter.data += 0.1 * torch.randn_like(parameter)
     graph = AtomGraph.from_atoms(atoms, 2.5)
     expected = published(model, atoms.numbers.tolist(), atoms.positions.tolist())
     got = model(graph, edge_vectors(graph))
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_one_gaussian_has_no_width():
+    with pytest.raises(UserError, match="n_radial of SchNet must be at least 2, not 1"):
+        SchNet([1], n_radial=1)

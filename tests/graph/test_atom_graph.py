@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.batch import batch
+from gnnforce.models.leaves import FIELDS
 from gnnforce.testing.systems import water
 
 LONE = {
@@ -38,6 +39,21 @@ def test_atoms_without_edges_are_counted():
 def test_an_empty_structure():
     graph = AtomGraph.from_atoms(Atoms(), 5.0)
     assert (graph.n_atoms, graph.n_edges, graph.n_graphs) == (0, 0, 1)
+
+
+def test_documented_shapes():
+    graph = AtomGraph.from_atoms(water(), 5.0)
+    assert {name: tuple(graph[name].shape) for name in FIELDS} == {
+        "numbers": (3,),
+        "positions": (3, 3),
+        "cell": (1, 3, 3),
+        "pbc": (1, 3),
+        "edge_index": (2, 6),
+        "edge_shifts": (6, 3),
+        "charge": (1,),
+        "spin_multiplicity": (1,),
+    }
+    assert graph.pbc.dtype == torch.bool
 
 
 def test_it_is_a_pyg_graph():

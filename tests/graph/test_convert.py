@@ -69,6 +69,7 @@ def test_single_precision_far_from_the_origin(pbc):
         ({"charge": -1}, -1),
         ({"charge": np.int64(-1)}, -1),
         ({"charge": -1.0}, -1),
+        ({"charge": "-1"}, -1),
         ({"charge": np.array([2])}, 2),
         ({"total_charge": 3}, 3),
         ({"charge": None, "total_charge": 1}, 1),

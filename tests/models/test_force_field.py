@@ -131,6 +131,8 @@ def test_combinations_of_outputs(model):
         assert out["energy"].shape == (7, 3)
         assert out["stress"].shape == (2, 3, 3, 3)
         assert not out["stress"][:, 1].any()
+        with pytest.raises(UserError, match="of each output"):
+            out.head("mean").members("forces")
         for number, stress in ((0, alone[0]), (2, alone[1])):
             mixed = torch.einsum("cn,nxy->cxy", weights[:, :, number], stress[:, 0])
             torch.testing.assert_close(out["stress"][:, number], mixed)

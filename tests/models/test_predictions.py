@@ -56,9 +56,16 @@ def test_one_member_has_no_deviation():
 def test_what_was_not_asked_for():
     out = made()
     for ask in (lambda: out["stress"], lambda: out.head("one").mean("stress")):
-        with pytest.raises(
-            UserError, match=r"'stress' was not asked for; .*'stress'\]\)"
-        ):
+        with pytest.raises(UserError, match=r"'stress' was not asked for .*'stress'\]\)"):
             ask()
     with pytest.raises(UnknownHeadError, match="no head 'few'; the model has one, many"):
         out.head("few")
+
+
+def test_combinations_belong_to_no_head():
+    """Row 1 of the forces is not member 0 of the second head."""
+    out = made(combined=True)
+    assert out["forces"] is FORCES
+    assert torch.equal(out.head("many").members("energy"), ENERGY[1:])
+    with pytest.raises(UserError, match="of each output"):
+        out.head("many").members("forces")

@@ -32,7 +32,7 @@ def test_number_beyond_the_table():
     assert element_name(300) == "Z=300"
 
 
-@pytest.mark.parametrize("elements", [[], [1, 1], [0], [119], [-1]])
+@pytest.mark.parametrize("elements", [[], [1, 1], [0], [119], [-1], [1.5], ["H", "O"]])
 def test_no_set_of_elements(elements):
     with pytest.raises(UserError, match="distinct atomic numbers"):
         ElementTable(elements)
