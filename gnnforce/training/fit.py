@@ -20,7 +20,7 @@ from gnnforce.training.outcome import finished_model
 from gnnforce.training.preparation import Prepared, prepare
 from gnnforce.training.resuming import check_same_data, check_same_run
 from gnnforce.training.run_files import RunFiles, read_checkpoint
-from gnnforce.training.session import run_session
+from gnnforce.training.session import check_devices, run_session
 from gnnforce.training.validation import validate
 
 
@@ -135,6 +135,7 @@ def _start(
     Nothing is written or removed: a mistake found here must not cost an earlier run.
     """
     begun = time.monotonic()
+    check_devices(config.training)
     prepared = prepare(config, say)
     resolved = prepared.config
     module = TrainingModule(prepared.model, resolved, prepared.train, prepared.quantities)

@@ -27,6 +27,7 @@ from gnnforce.training.labeled import (
 )
 from gnnforce.training.metrics import LABELED
 from gnnforce.training.schedule import labels_in_use
+from gnnforce.training.sections import StageConfig, WeightsConfig
 
 OUTLIERS = 10.0  # root mean square over typical force, above which few forces decide it
 
@@ -131,6 +132,7 @@ def trained_quantities(config: TrainingConfig, table: LabelTable) -> tuple[str, 
 
     Raises:
         DataError: When nothing has.
+        ConfigError: When nothing has in some part of the run.
     """
     counts = table.counts
     found = tuple(
@@ -140,7 +142,31 @@ def trained_quantities(config: TrainingConfig, table: LabelTable) -> tuple[str, 
     )
     if not found:
         raise DataError("nothing to train: no label has a weight in training.weights")
+    check_schedule(config, found)
     return found
+
+
+def check_schedule(config: TrainingConfig, quantities: Sequence[str]) -> None:
+    """Refuse a part of the run in which there would be no loss.
+
+    Raises:
+        ConfigError: Names the part.
+    """
+    options = config.training
+    now = options.weights.model_dump()
+    starts: list[tuple[str, WeightsConfig | StageConfig]] = []
+    starts.append(("training.weights", options.weights))
+    starts += [
+        (f"training.weight_schedule (at {stage.at:g})", stage)
+        for stage in options.weight_schedule
+    ]
+    for where, weights in starts:
+        now |= weights.model_dump(exclude_none=True)
+        if not any(now[name] > 0 for name in quantities):
+            raise ConfigError(
+                f"{where} leaves no weight for any label there is; give one of "
+                f"{', '.join(quantities)} a weight above 0"
+            )
 
 
 def set_references(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from gnnforce.errors import ConfigError
 from gnnforce.training.batches import Frames
 from gnnforce.training.callbacks import (
     Checkpoints,
@@ -47,6 +48,26 @@ def choose_devices(options: OptimConfig) -> Devices:
         per_node = int(os.environ["LOCAL_WORLD_SIZE"])
         return Devices(accelerator, per_node, total // per_node)
     return Devices(accelerator, options.devices)
+
+
+def check_devices(options: OptimConfig) -> None:
+    """Refuse devices that are not there, before anything is done.
+
+    Raises:
+        ConfigError: Names the option.
+    """
+    devices = choose_devices(options)
+    if devices.accelerator != "cuda":
+        return
+    if not torch.cuda.is_available():
+        raise ConfigError(
+            "training.accelerator is gpu, but torch sees no GPU here; use auto or cpu"
+        )
+    there = torch.cuda.device_count()
+    if devices.per_node > there:
+        raise ConfigError(
+            f"training.devices asks for {devices.per_node} GPUs, but there are {there}"
+        )
 
 
 def run_session(

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from gnnforce.errors import ConfigError
 from gnnforce.training.fit import train
 from gnnforce.training.run_files import RunFiles
 from gnnforce.training.sections import OptimConfig
-from gnnforce.training.session import Devices, choose_devices, make_trainer
+from gnnforce.training.session import Devices, check_devices, choose_devices, make_trainer
 
 from .helpers import h2_frames, h2_graphs, make_module, settings, write_frames
 
@@ -96,6 +98,15 @@ def test_devices_are_those_of_the_launcher_or_the_options(monkeypatch):
     assert choose_devices(options) == Devices("cpu", 4, 2)
     gpu = OptimConfig(accelerator="gpu")
     assert choose_devices(gpu).accelerator == "cuda"
+
+
+@pytest.mark.parametrize(("there", "word"), [(0, "accelerator"), (2, "devices")])
+def test_devices_that_are_not_there_are_refused(there, word, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    check_devices(OptimConfig(accelerator="cpu", devices=3))
+    with pytest.raises(ConfigError, match=rf"training\.{word}"):
+        check_devices(OptimConfig(accelerator="gpu", devices=3))
 
 
 def test_the_trainer_writes_nothing_of_its_own(tmp_path, monkeypatch):
