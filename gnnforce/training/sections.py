@@ -213,13 +213,13 @@ class OptimConfig(Section):
 
     minutes: Positive | None = None
     epochs: Count | None = None
-    batch_size: Count = 8
+    batch_size: Count = 4
     learning_rate: Positive = 5e-3
     final_rate: Annotated[float, Field(gt=0, le=1)] = 0.01
     warmup_steps: Annotated[int, Field(ge=0)] = 100
     weight_decay: NotNegative = 1e-3
     amsgrad: bool = True
-    gradient_clip: Positive | None = 10.0
+    gradient_clip: Positive | None = 0.1
     ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.995
     loss: Literal["huber", "mse"] = "huber"
     huber: HuberConfig = HuberConfig()
