@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from ase import Atoms
 
+from gnnforce.datasets.labels import LabelTable
 from gnnforce.errors import GeometryError
 from gnnforce.graph.convert import CHARGE_KEYS, SPIN_KEYS, spin_multiplicity, total_charge
 
@@ -32,6 +33,21 @@ def structure_hash(frames: Sequence[Atoms]) -> str:
     digest = hashlib.sha256()
     for atoms in frames:
         digest.update(hashlib.sha256(structure_key(atoms)).digest())
+    return digest.hexdigest()[:32]
+
+
+def label_hash(table: LabelTable) -> str:
+    """Return a short hash of all labels and weights of frames, heads in their order."""
+    digest = hashlib.sha256(np.asarray(table.weights, dtype="<f8").tobytes())
+    for frame in table.labels:
+        for head in table.heads:
+            one = frame[head]
+            parts = (one.energy, one.forces, one.forces_mask, one.stress)
+            for part in parts:
+                known = part is not None
+                digest.update(bytes([known]))
+                if known:
+                    digest.update(np.asarray(part, dtype="<f8").tobytes())
     return digest.hexdigest()[:32]
 
 

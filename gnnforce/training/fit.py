@@ -160,6 +160,7 @@ def _open(
     if process_rank() != 0:
         return RunLog(None, show=False)
     log = RunLog(files.log, show=progress, append=resume)
+    files.remove_parts()
     if not resume and files.remove_earlier_run():
         log.say(f"replacing an earlier run in {files.folder}")
     save_config(resolved, files.config)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnforce.datasets.dataset import StructureDataset
-from gnnforce.datasets.duplicates import structure_hash
+from gnnforce.datasets.duplicates import label_hash, structure_hash
 from gnnforce.datasets.labels import LabelTable
 from gnnforce.datasets.readers import read_frames
 from gnnforce.datasets.references import fit_references
@@ -26,8 +26,7 @@ from gnnforce.training.labeled import (
     required_labels,
 )
 from gnnforce.training.metrics import LABELED
-from gnnforce.training.schedule import labels_in_use
-from gnnforce.training.sections import StageConfig, WeightsConfig
+from gnnforce.training.schedule import check_schedule, labels_in_use
 
 OUTLIERS = 10.0  # root mean square over typical force, above which few forces decide it
 
@@ -91,6 +90,7 @@ def prepare(config: TrainingConfig, say: Say) -> Prepared:
     for part, name in zip(parts, ("train", "valid", "test"), strict=True):
         facts[f"n_{name}"] = 0 if part is None else len(part)
         facts[f"hash_{name}"] = None if part is None else structure_hash(part.frames)
+        facts[f"hash_{name}_labels"] = None if part is None else label_hash(part.table)
     for line in parts[0].summary():
         if line not in table.summary():  # charges and spins
             say(f"training frames: {line}")
@@ -142,31 +142,8 @@ def trained_quantities(config: TrainingConfig, table: LabelTable) -> tuple[str, 
     )
     if not found:
         raise DataError("nothing to train: no label has a weight in training.weights")
-    check_schedule(config, found)
+    check_schedule(config.training, found)
     return found
-
-
-def check_schedule(config: TrainingConfig, quantities: Sequence[str]) -> None:
-    """Refuse a part of the run in which there would be no loss.
-
-    Raises:
-        ConfigError: Names the part.
-    """
-    options = config.training
-    now = options.weights.model_dump()
-    starts: list[tuple[str, WeightsConfig | StageConfig]] = []
-    starts.append(("training.weights", options.weights))
-    starts += [
-        (f"training.weight_schedule (at {stage.at:g})", stage)
-        for stage in options.weight_schedule
-    ]
-    for where, weights in starts:
-        now |= weights.model_dump(exclude_none=True)
-        if not any(now[name] > 0 for name in quantities):
-            raise ConfigError(
-                f"{where} leaves no weight for any label there is; give one of "
-                f"{', '.join(quantities)} a weight above 0"
-            )
 
 
 def set_references(

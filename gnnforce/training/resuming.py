@@ -24,17 +24,18 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 def check_same_data(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with other structures than those of the run.
+    """Refuse to go on with other structures or labels than those of the run.
 
     Raises:
         DataError: Names the set that changed.
     """
     for key, old, new in differences(before, now):
-        if key in ("hash_train", "hash_valid"):
+        words = key.split("_")  # hash, name of the set, and 'labels'
+        if words[0] == "hash" and words[1] in ("train", "valid"):
+            what = "labels" if words[2:] else "frames"
             raise DataError(
-                f"cannot resume: the {key.removeprefix('hash_')} frames are not those of "
-                f"the run (hash {old}, now {new}); put the data back, or start anew "
-                "without --resume"
+                f"cannot resume: the {words[1]} {what} are not those of the run (hash "
+                f"{old}, now {new}); put the data back, or start anew without --resume"
             )
 
 

@@ -47,6 +47,12 @@ class RunFiles:
             path.unlink()
         return [path.name for path in found]
 
+    def remove_parts(self) -> None:
+        """Remove what a process left that was killed while it wrote a checkpoint."""
+        for path in (self.best, self.last):
+            for part in self.folder.glob(f"{path.name}.*.part"):
+                part.unlink()
+
 
 def write_checkpoint(content: dict[str, Any], path: Path) -> None:
     """Write a checkpoint; one that is there stays whole until the new one is."""

@@ -7,6 +7,7 @@ Everything is a function of ``progress``, the part of the run that is done, betw
 import math
 from collections.abc import Sequence
 
+from gnnforce.errors import ConfigError
 from gnnforce.training.sections import OptimConfig, StageConfig, WeightsConfig
 
 LONGEST_WARMUP = 0.1  # of a run, however many steps are asked for
@@ -89,3 +90,29 @@ def labels_in_use(options: OptimConfig) -> tuple[str, ...]:
         for name in WeightsConfig.model_fields
         if any((getattr(weights, name) or 0.0) > 0 for weights in every)
     )
+
+
+def check_schedule(options: OptimConfig, quantities: Sequence[str]) -> None:
+    """Refuse a part of the run in which there would be no loss.
+
+    Args:
+        options: The weights and their changes.
+        quantities: What has labels.
+
+    Raises:
+        ConfigError: Names the part.
+    """
+    now = options.weights.model_dump()
+    starts: list[tuple[str, WeightsConfig | StageConfig]] = []
+    starts.append(("training.weights", options.weights))
+    starts += [
+        (f"training.weight_schedule (at {stage.at:g})", stage)
+        for stage in options.weight_schedule
+    ]
+    for where, weights in starts:
+        now |= weights.model_dump(exclude_none=True)
+        if not any(now[name] > 0 for name in quantities):
+            raise ConfigError(
+                f"{where} leaves no weight for any label there is; give one of "
+                f"{', '.join(quantities)} a weight above 0"
+            )

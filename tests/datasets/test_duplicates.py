@@ -1,4 +1,10 @@
-from gnnforce.datasets.duplicates import duplicate_frames, structure_hash, structure_key
+from gnnforce.datasets.duplicates import (
+    duplicate_frames,
+    label_hash,
+    structure_hash,
+    structure_key,
+)
+from gnnforce.datasets.labels import LabelSpec, extract_labels
 
 
 def test_equal_structures_have_equal_keys(h2):
@@ -42,3 +48,20 @@ def test_hash_depends_on_order_and_is_the_same_in_every_process(h2):
     frames = [h2(0.7), h2(0.8)]
     assert structure_hash(frames) != structure_hash(frames[::-1])
     assert structure_hash(frames) == "0e708efa9343b9ff5066c62e8791857a"
+
+
+def test_hash_of_labels_knows_values_masks_and_weights(h2):
+    def hashed(*frames):
+        specs = [LabelSpec("energy")]
+        return label_hash(extract_labels(frames, specs, require={"energy"}))
+
+    frames = [h2(0.7, energy=1.0), h2(0.8, energy=2.0)]
+    here = hashed(*frames)
+    assert here == hashed(h2(0.9, energy=1.0), h2(0.8, energy=2.0))
+    others = [
+        frames[::-1],
+        [h2(0.7, energy=1.0), h2(0.8, energy=2.5)],
+        [h2(0.7, energy=1.0), h2(0.8)],
+        [h2(0.7, energy=1.0, weight=2.0), h2(0.8, energy=2.0, weight=1.0)],
+    ]
+    assert len({here, *(hashed(*other) for other in others)}) == 5

@@ -258,6 +258,12 @@ def test_resuming_with_other_frames_is_refused(config, tmp_path):
     write_frames(tmp_path / "h2.xyz", h2_frames(lengths(10, last=1.1)))
     with pytest.raises(DataError, match="train frames are not those of the run"):
         train(config(training={"epochs": 3}), resume=True, progress=False)
+    frames = h2_frames(lengths(10))
+    for atoms in frames:
+        atoms.calc.results["energy"] += 1.0
+    write_frames(tmp_path / "h2.xyz", frames)
+    with pytest.raises(DataError, match="train labels are not those of the run"):
+        train(config(training={"epochs": 3}), resume=True, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -349,19 +349,6 @@ def test_a_folder_is_not_made_for_a_run_that_cannot_start(tmp_path):
     assert not Path(tmp_path / "run" / "model.pt").exists()
 
 
-@pytest.mark.parametrize(
-    ("first", "late", "where"),
-    [
-        ({"energy": 0, "forces": 0}, {"at": 0.5, "forces": 1}, "training.weights"),
-        ({"energy": 1, "forces": 1}, {"at": 0.5, "energy": 0, "forces": 0}, "at 0.5"),
-    ],
-)
-def test_no_part_of_a_run_is_without_a_loss(first, late, where, tmp_path):
-    options = {"weights": {"stress": 0} | first, "weight_schedule": [late]}
-    with pytest.raises(ConfigError, match=where):
-        prepared(tmp_path, h2_frames(lengths(3)), {"valid": None}, training=options)
-
-
 def test_early_stopping_needs_validation(tmp_path):
     with pytest.raises(ConfigError, match=r"early_stopping.*data\.valid"):
         prepared(

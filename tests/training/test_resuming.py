@@ -29,9 +29,12 @@ def test_what_makes_another_run_is_refused(sections, key):
         check_same_run(plain(), plain(**sections))
 
 
-def test_other_structures_are_refused():
+def test_other_structures_and_labels_are_refused():
     facts = {"hash_train": "a", "hash_valid": "b", "hash_test": "c"}
+    facts |= {"hash_train_labels": "d", "hash_valid_labels": "e"}
     check_same_data(facts, facts | {"hash_test": None})
     for name in ("train", "valid"):
         with pytest.raises(DataError, match=f"the {name} frames"):
             check_same_data(facts, facts | {f"hash_{name}": "x"})
+        with pytest.raises(DataError, match=f"the {name} labels"):
+            check_same_data(facts, facts | {f"hash_{name}_labels": "x"})

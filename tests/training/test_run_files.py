@@ -55,3 +55,12 @@ def test_only_files_of_a_run_are_removed(tmp_path):
         "model.pt",
     ]
     assert (tmp_path / "mine.txt").exists()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    files = RunFiles(tmp_path)
+    names = ["last.ckpt", "last.ckpt.12.part", "best.ckpt.345.part", "mine.part"]
+    for name in names:
+        (tmp_path / name).touch()
+    files.remove_parts()
+    assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "mine.part"}

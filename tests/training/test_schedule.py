@@ -1,8 +1,15 @@
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 
-from gnnforce.training.schedule import labels_in_use, learning_rate, weights_at
+from gnnforce.errors import ConfigError
+from gnnforce.training.schedule import (
+    check_schedule,
+    labels_in_use,
+    learning_rate,
+    weights_at,
+)
 from gnnforce.training.sections import OptimConfig, StageConfig, WeightsConfig
 
 
@@ -52,3 +59,18 @@ def test_a_quantity_is_in_use_when_it_has_a_weight_at_some_point():
         "energy",
         "forces",
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "late", "where"),
+    [
+        ({"energy": 0, "forces": 0}, {"at": 0.5, "forces": 1}, r"training\.weights"),
+        ({"energy": 1, "forces": 1}, {"at": 0.5, "energy": 0, "forces": 0}, "at 0.5"),
+        ({"energy": 1, "forces": 1}, {"at": 0.5, "energy": 0}, None),
+    ],
+)
+def test_no_part_of_a_run_is_without_a_loss(first, late, where):
+    options = OptimConfig(weights=first, weight_schedule=[late])  # stress has a weight
+    expected = nullcontext() if where is None else pytest.raises(ConfigError, match=where)
+    with expected:
+        check_schedule(options, ["energy", "forces"])
