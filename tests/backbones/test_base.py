@@ -1,5 +1,6 @@
 import pytest
 import torch
+from ase import Atoms
 from ase.build import molecule
 
 from gnnforce.backbones.base import BACKBONES, Backbone, Interaction, edge_lengths
@@ -37,6 +38,20 @@ def test_readable_path_equals_the_fast_one(architecture, monkeypatch):
     torch.testing.assert_close(fast, readable, rtol=1e-13, atol=1e-13)
     slopes = [torch.autograd.grad((y**2).sum(), vectors)[0] for y in (fast, readable)]
     torch.testing.assert_close(*slopes, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_both_paths_take_atoms_without_edges(architecture, monkeypatch):
+    structures = [Atoms("H"), molecule("CO"), Atoms(), Atoms("O")]
+    graph = batch([AtomGraph.from_atoms(atoms, 3.0) for atoms in structures])
+    lone = AtomGraph.from_atoms(Atoms("H"), 3.0)
+    backbone = architecture([1, 6, 8], n_features=8, cutoff=3.0).double()
+    fast = [backbone(g, edge_vectors(g)) for g in (graph, lone)]
+    monkeypatch.setattr(Interaction, "readable", True)
+    readable = [backbone(g, edge_vectors(g)) for g in (graph, lone)]
+    assert [len(x) for x in fast] == [4, 1]
+    for one, other in zip(fast, readable, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -19,17 +19,7 @@ HEADS = [
 ]
 
 
-@pytest.fixture
-def no_fallback():
-    """Any operation without a batching rule raises instead of looping over slices."""
-    functorch = torch._C._functorch
-    before = functorch._is_vmap_fallback_enabled()
-    functorch._set_vmap_fallback_enabled(False)
-    yield
-    functorch._set_vmap_fallback_enabled(before)
-
-
-@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.usefixtures("no_slice_loops")
 def test_the_fixture_catches_a_fallback():
     lengths = torch.tensor([1, 2])
     with pytest.raises(RuntimeError, match="allback"):
@@ -38,7 +28,7 @@ def test_the_fixture_catches_a_fallback():
         )
 
 
-@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.usefixtures("no_slice_loops", "kernel")
 @pytest.mark.parametrize("repulsion", [False, True])
 @pytest.mark.parametrize("architecture", [SchNet, PaiNN])
 @pytest.mark.parametrize("create_graph", [False, True])

@@ -92,6 +92,7 @@ print(model.predict(graph, ["energy"])["energy"].flatten().tolist())
 """
 
 
+@pytest.mark.slow
 def test_in_another_process_and_folder(model, path, tmp_path):
     """C54: plain ``torch.load`` with its defaults, far from where it was written."""
     elsewhere = tmp_path / "elsewhere"
