@@ -166,7 +166,7 @@ def write_frames(frames: Sequence[Atoms], output: Path) -> None:
     """
     handle, name = tempfile.mkstemp(dir=output.parent, prefix=output.name, suffix=".part")
     try:
-        with os.fdopen(handle, "w") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
             for number, atoms in enumerate(frames):
                 write(stream, _once(atoms, number), format="extxyz")
         Path(name).chmod(0o666 & ~_umask())

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,7 +55,8 @@ def read_frames(
     try:
         frames = _read(path, chosen)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+        reason = str(error).removeprefix(f"{path}: ")
+        raise DataError(f"{path}: {reason}") from error
     if not frames:
         raise DataError(f"{path}: no frames at {index!r}")
     for number, atoms in enumerate(frames):
@@ -113,7 +115,8 @@ def _read_extxyz(path: Path, index: slice | int) -> list[Atoms]:
     """Look at every frame, parse the chosen ones."""
     texts: list[FrameText] = []
     try:
-        with open_with_compression(str(path), "r") as stream:
+        # the encoding of extended XYZ is not that of the user's system
+        with TextIOWrapper(open_with_compression(str(path), "rb"), "utf-8") as stream:
             if index == slice(None):
                 return [parse_frame(text) for text in split_frames_text(stream)]
             texts = list(split_frames_text(stream))

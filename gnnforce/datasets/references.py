@@ -103,12 +103,20 @@ def fit_references(
             own = isolated_energies(frames, table, head)
             outside: dict[int, float] = {}
             if extra is not None:
-                alone = isolated_energies(isolated or [], extra, head, all_alone=True)
-                outside = alone.energies
+                outside = _outside_energies(isolated or [], extra, head)
             sample = Sample(frames, table, head)
             taken |= _use_frames(result, sample, elements, own, outside)
     result.taken = sorted(taken)
     return result
+
+
+def _outside_energies(
+    isolated: Sequence[Atoms], table: LabelTable, head: str
+) -> dict[int, float]:
+    try:
+        return dict(isolated_energies(isolated, table, head, all_alone=True).energies)
+    except DataError as error:
+        raise DataError(f"isolated atoms: {error}") from error
 
 
 def _outside(isolated: Sequence[Atoms], table: LabelTable) -> LabelTable:

@@ -1,4 +1,7 @@
 import gzip
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -111,3 +114,29 @@ def test_compressed_file_and_name_with_an_at_sign(tmp_path):
 
 def test_unknown_symbol_x_is_read_as_zero(write):  # C14: refused later, by name
     assert read_frames(write("1\n\nX 0 0 0\n"))[0].numbers.tolist() == [0]
+
+
+def test_text_is_read_in_any_locale(tmp_path):
+    path = tmp_path / "frames.xyz"
+    path.write_text("1\nname=\u00fcn\u00ef\nH 0 0 0\n", encoding="utf-8")
+    code = (
+        "import sys; from gnnforce.datasets.readers import read_frames; "
+        "print(ascii(read_frames(sys.argv[1])[0].info['name']))"
+    )
+    plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        env=os.environ | plain,
+        check=True,
+    )
+    assert done.stdout.strip() == r"'\xfcn\xef'"
+
+
+def test_a_damaged_archive_is_named_once(tmp_path):
+    path = tmp_path / "frames.npz"
+    path.write_bytes(b"abc")
+    with pytest.raises(DataError) as caught:
+        read_frames(path)
+    assert str(caught.value).count(str(path)) == 1

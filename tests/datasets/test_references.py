@@ -101,7 +101,7 @@ def test_isolated_atoms_of_another_file(h2):
     assert result.table["a"] == pytest.approx({1: -13.605693, 8: -435.382176}, rel=1e-7)
     assert result.origin == {"a": "isolated atoms"}
     assert result.taken == []
-    with pytest.raises(DataError, match="frame 0 is meant as an isolated atom"):
+    with pytest.raises(DataError, match="isolated atoms: frame 0 is meant as"):
         fit([h2(energy=-1.1)], [1], isolated=[h2(energy=-1.0)])
 
 
