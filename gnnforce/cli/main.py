@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from platform import python_version
 from typing import Annotated, Any, TextIO
 
@@ -89,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0, 2 for a mistake of the user, 130 when interrupted, 1 when a
         run ended badly. A bug raises as usual.
     """
+    if argv is None:  # a process of its own
+        _print_what_can_be_printed()
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
         with _warnings_as_lines():
@@ -106,6 +109,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _print_what_can_be_printed() -> None:
+    """Print a question mark for a letter the terminal does not have, like Å in ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _fail(message: str) -> int:

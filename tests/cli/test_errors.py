@@ -1,5 +1,6 @@
 """Mistakes of the user: one line that names the thing, on standard error, status 2."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -200,6 +201,15 @@ def test_in_a_process_of_its_own(file, case):
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert all(word in done.stderr for word in expected)
+
+
+def test_a_terminal_without_the_letter_is_no_error(committee):
+    plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "gnnforce.cli", "info", str(committee)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, env=os.environ | plain
+    )
+    assert "cutoff" in done.stdout  # in Å
 
 
 def test_numbers_are_never_nan_in_json(run, tmp_path):
