@@ -10,6 +10,7 @@ import torch
 from ase import Atoms
 
 from gnnforce.backbones.schnet import SchNet
+from gnnforce.derivatives.strategies import choose_strategy
 from gnnforce.errors import StressError, UnknownHeadError, UserError
 from gnnforce.models.checkpoint import load
 from gnnforce.models.force_field import ForceField
@@ -76,6 +77,17 @@ def test_each_quantity_can_be_asked_alone(model):
         np.testing.assert_allclose(
             evaluate(model, CRYSTAL, name)[name], value, rtol=1e-12, atol=1e-13
         )
+
+
+def test_the_choice_depends_on_the_number_of_pull_backs():
+    model = make_field("SchNet", [Head("a", members=30), Head("b")])
+    graph = graph_of(water())
+    one = torch.ones(1, 31, 1)
+    for n, options in ((31, {}), (1, {"heads": ["b"]}), (1, {"weights": one})):
+        expected = choose_strategy("auto", n, 3 * graph.n_edges)
+        assert model.predict(graph, ["forces"], **options).strategy == expected
+        assert expected == ("loop" if n == 1 else "batched")
+    assert model.predict(graph, ["energy"]).strategy == "none"
 
 
 def test_energies_of_atoms_sum_to_the_energy():
