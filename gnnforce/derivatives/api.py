@@ -33,7 +33,8 @@ def gradients(
 
     Raises:
         UserError: When ``outputs`` is not a vector, ``inputs`` does not require a
-            gradient, or the strategy does not exist.
+            gradient, the outputs were computed without one, or the strategy does not
+            exist.
 
     Example:
         >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -50,6 +51,11 @@ def gradients(
         raise UserError(
             "inputs do not require a gradient; call inputs.requires_grad_() before "
             "computing the outputs"
+        )
+    if not outputs.requires_grad:
+        raise UserError(
+            "outputs do not depend on anything that requires a gradient; were they "
+            "computed under torch.no_grad()?"
         )
     unit = torch.eye(outputs.shape[0], dtype=outputs.dtype, device=outputs.device)
     return pull_back(outputs, inputs, unit, strategy=strategy, create_graph=create_graph)

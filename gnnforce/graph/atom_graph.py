@@ -32,6 +32,8 @@ class AtomGraph(Data):  # type: ignore[misc]  # Data carries no types
             ``positions[j] + s @ cell - positions[i]``, shape ``(n_edges, 3)``.
         charge: Total charge in e, shape ``(n_graphs,)``.
         spin_multiplicity: 2S + 1, shape ``(n_graphs,)``.
+        cutoff: Radius in Angstrom within which all neighbors are edges, float64, shape
+            ``(n_graphs,)``; a model refuses a graph made for a smaller one than its own.
 
     Example:
         >>> from ase.build import molecule
@@ -48,6 +50,7 @@ class AtomGraph(Data):  # type: ignore[misc]  # Data carries no types
     edge_shifts: Tensor
     charge: Tensor
     spin_multiplicity: Tensor
+    cutoff: Tensor
 
     def __init__(self, **fields: Any) -> None:  # noqa: ANN401
         super().__init__(**fields)

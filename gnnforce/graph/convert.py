@@ -65,6 +65,7 @@ def graph_from_atoms(
         edge_shifts=torch.from_numpy(edges.shifts).to(dtype),
         charge=torch.tensor([total_charge(atoms)], dtype=dtype),
         spin_multiplicity=torch.tensor([spin_multiplicity(atoms)], dtype=dtype),
+        cutoff=torch.tensor([cutoff], dtype=torch.float64),
     )
 
 

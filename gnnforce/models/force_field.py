@@ -19,7 +19,7 @@ from gnnforce.graph.views import (
     virials_from_edges,
     volumes,
 )
-from gnnforce.models.leaves import usable, with_isolated_atoms
+from gnnforce.models.leaves import check_cutoff, usable, with_isolated_atoms
 from gnnforce.models.predictions import Predictions
 from gnnforce.ops.scatter import one_cotangent
 from gnnforce.quantities import QUANTITIES, check_quantities
@@ -195,7 +195,9 @@ class ForceField(nn.Module):
             ``virial`` (n_outputs, n_graphs, 3, 3) in eV/Angstrom^3 and eV.
 
         Raises:
-            UserError: For a quantity, head or strategy that does not exist.
+            UserError: For a quantity, head or strategy that does not exist, or weights of
+                another shape.
+            GeometryError: For a graph made for a smaller cutoff than the model's.
             StressError: When a stress is asked of a graph that has none.
             UnknownElementError: For an element the model has not learned.
         """
@@ -218,7 +220,7 @@ class ForceField(nn.Module):
                 out = self(graph, leaf, chosen, frozen=not create_graph)
             values = {"energy": out.energy, "energies": out.energies}
             if derivatives:
-                cotangents = unit_cotangents(out.energy) if weights is None else weights
+                cotangents = cotangents_of(out.energy, weights)
                 rows = pull_back(
                     out.energy,
                     leaf,
@@ -243,6 +245,7 @@ class ForceField(nn.Module):
         lenient: bool,
     ) -> None:
         """Raise for requests that have no answer."""
+        check_cutoff(graph, self.cutoff)
         if "energies" in names:
             for head in chosen.heads:
                 if head.kind != "node_sum":
@@ -269,12 +272,22 @@ class ForceField(nn.Module):
         save(self, path)
 
 
-def unit_cotangents(energy: Tensor) -> Tensor:
-    """One cotangent an output; graphs share it, since none depends on another.
+def cotangents_of(energy: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the weights, or one cotangent an output that all graphs share.
 
     Returns:
-        Shape ``(n_outputs, n_outputs, n_graphs)``.
+        Shape ``(n_combinations, n_outputs, n_graphs)``.
+
+    Raises:
+        UserError: For weights of another shape.
     """
+    if weights is not None:
+        if weights.shape[1:] != energy.shape or weights.dim() != 3:
+            raise UserError(
+                "weights must have the shape (n_combinations, n_outputs, n_graphs) = "
+                f"(..., {energy.shape[0]}, {energy.shape[1]}), not {tuple(weights.shape)}"
+            )
+        return weights
     unit = torch.eye(energy.shape[0], dtype=energy.dtype, device=energy.device)
     return unit[:, :, None].expand(*unit.shape, energy.shape[1])
 

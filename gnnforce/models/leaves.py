@@ -5,6 +5,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from gnnforce.errors import GeometryError
 from gnnforce.graph.atom_graph import AtomGraph
 
 FIELDS = (
@@ -35,6 +36,26 @@ def usable(graph: AtomGraph) -> AtomGraph:
         return graph
     fields = {name: graph[name].clone() for name in FIELDS}
     return AtomGraph(**fields, batch=graph.graph_index.clone())
+
+
+def check_cutoff(graph: AtomGraph, cutoff: float) -> None:
+    """Raise when a graph lacks neighbors that a model would see.
+
+    A graph without the field ``cutoff`` was made by hand and is trusted. Only a graph on
+    the CPU is looked at; one on another device came from there.
+
+    Raises:
+        GeometryError: Names both radii.
+    """
+    made_for = graph.get("cutoff")
+    if made_for is None or made_for.device.type != "cpu" or not made_for.numel():
+        return
+    smallest = float(made_for.min())
+    if smallest < cutoff * (1 - 1e-12):
+        raise GeometryError(
+            f"the graph was made for a cutoff of {smallest:g} Angstrom and lacks neighbors "
+            f"of the model, whose cutoff is {cutoff:g}; use from_atoms(atoms, model.cutoff)"
+        )
 
 
 def with_isolated_atoms(graph: AtomGraph, elements: list[int]) -> AtomGraph:

@@ -1,5 +1,6 @@
 """What a head is, and the table of all outputs of a model."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -44,6 +45,8 @@ class Head:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):
+            raise UserError(f"hidden of head {self.name!r} must be a list of widths")
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
         if not self.name or not isinstance(self.name, str):
             raise UserError(f"a head needs a name, not {self.name!r}")

@@ -43,3 +43,11 @@ def test_refused():
         gradients((x**2)[None], x)
     with pytest.raises(UserError, match="unknown strategy"):
         gradients(x**2, x, "lopp")
+
+
+def test_outputs_made_without_gradients_are_refused():
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        y = x**2
+    with pytest.raises(UserError, match="no_grad"):
+        gradients(y, x)

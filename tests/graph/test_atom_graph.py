@@ -43,7 +43,7 @@ def test_an_empty_structure():
 
 def test_documented_shapes():
     graph = AtomGraph.from_atoms(water(), 5.0)
-    assert {name: tuple(graph[name].shape) for name in FIELDS} == {
+    assert {name: tuple(graph[name].shape) for name in (*FIELDS, "cutoff")} == {
         "numbers": (3,),
         "positions": (3, 3),
         "cell": (1, 3, 3),
@@ -52,6 +52,7 @@ def test_documented_shapes():
         "edge_shifts": (6, 3),
         "charge": (1,),
         "spin_multiplicity": (1,),
+        "cutoff": (1,),
     }
     assert graph.pbc.dtype == torch.bool
 

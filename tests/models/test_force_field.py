@@ -11,7 +11,7 @@ from ase import Atoms
 
 from gnnforce.backbones.schnet import SchNet
 from gnnforce.derivatives.strategies import choose_strategy
-from gnnforce.errors import StressError, UnknownHeadError, UserError
+from gnnforce.errors import GeometryError, StressError, UnknownHeadError, UserError
 from gnnforce.models.checkpoint import load
 from gnnforce.models.force_field import ForceField
 from gnnforce.readouts.head import Head
@@ -285,3 +285,13 @@ def test_unlabeled_names():
         ForceField(SchNet([1]), [Head("a"), Head("a")])
     with pytest.raises(UserError, match="at least one head"):
         ForceField(SchNet([1]), [])
+
+
+def test_weights_of_another_shape_and_graphs_of_another_cutoff_are_refused():
+    model = make_field()
+    graph = graph_of(water(), cutoff=model.cutoff)
+    for shape in [(1, model.n_outputs), (1, model.n_outputs, 2), (1, 1, 1, 1)]:
+        with pytest.raises(UserError, match="weights must have the shape"):
+            model.predict(graph, weights=torch.ones(shape))
+    with pytest.raises(GeometryError, match="lacks neighbors"):
+        model.predict(graph_of(water(), cutoff=0.5 * model.cutoff), ["energy"])

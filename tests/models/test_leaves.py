@@ -1,8 +1,10 @@
+import pytest
 import torch
 from ase import Atoms
 
+from gnnforce.errors import GeometryError
 from gnnforce.graph.views import edge_vectors
-from gnnforce.models.leaves import FIELDS, usable, with_isolated_atoms
+from gnnforce.models.leaves import FIELDS, check_cutoff, usable, with_isolated_atoms
 from gnnforce.testing.systems import skewed_pair, water
 
 from .fields import graph_of
@@ -62,3 +64,13 @@ def test_isolated_atoms_follow_dtype_and_leave_no_trace():
     more = with_isolated_atoms(graph_of(water()), [1, 8, 3])
     assert not more.positions.is_inference()
     assert more.numbers.tolist() == [8, 1, 1, 1, 8, 3]
+
+
+def test_graph_must_hold_every_neighbor_of_the_model():
+    for made_for in (5.0, 6.0):
+        check_cutoff(graph_of(water(), cutoff=made_for), 5.0)
+    pair = graph_of(water(), skewed_pair(), cutoff=4.5)
+    with pytest.raises(GeometryError, match=r"made for a cutoff of 4\.5 .* is 5;"):
+        check_cutoff(pair, 5.0)
+    del pair.cutoff  # made by hand
+    check_cutoff(pair, 5.0)
