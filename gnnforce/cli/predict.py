@@ -33,7 +33,8 @@ def command(  # noqa: PLR0913  (options of the command line, all by name)
     ],
     head: args.HeadNames = None,
     stress: Annotated[
-        bool, typer.Option("--stress", help="Predict stress too, of periodic frames.")
+        bool,
+        typer.Option("--stress", help="Predict stress too; all frames must be periodic."),
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace predictions the input has.")

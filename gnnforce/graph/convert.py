@@ -117,7 +117,10 @@ def spin_multiplicity(atoms: Atoms) -> float:
     """
     value = _whole_number(atoms.info, SPIN_KEYS, default=1.0)
     if value < 1:
-        raise GeometryError(f"spin multiplicity 2S+1 must be at least 1, not {value:g}")
+        raise GeometryError(
+            f"spin multiplicity 2S+1 must be at least 1, not {value:g}; correct or remove "
+            f"it in info (keys {', '.join(SPIN_KEYS)})"
+        )
     return value
 
 
