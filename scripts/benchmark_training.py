@@ -56,8 +56,8 @@ def main() -> None:
     }
     seconds = {(n, drawn): [] for n in models for drawn in (True, False)}
     for _ in range(options.rounds + 1):
-        for n, drawn in seconds:
-            seconds[n, drawn].append(step(models[n], graph, forces, drawn))
+        for (n, drawn), times in seconds.items():
+            times.append(step(models[n], graph, forces, drawn))
     print("members   one drawn a frame   all members (loop)")
     for n in models:
         one, every = (1e3 * median(seconds[n, drawn][1:]) for drawn in (True, False))
