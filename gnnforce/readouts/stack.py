@@ -1,5 +1,6 @@
 """All heads of a model, evaluated together."""
 
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -120,11 +121,14 @@ class HeadStack(nn.Module):
         every = [head for head in self.outputs.heads if group_of(head) == group]
         if heads == every:
             return None
-        owner = [head.name for head in every for _ in range(head.members)]
-        wanted = {head.name for head in heads}
-        return torch.tensor(
-            [row for row, name in enumerate(owner) if name in wanted],
-            device=self.references.energies.device,
+        ends = list(accumulate(head.members for head in every))
+        # made on the device: a list of numbers would be copied there, and waited for
+        return torch.cat(
+            [
+                torch.arange(end - head.members, end, device=self.elements.rows.device)
+                for head, end in zip(every, ends, strict=True)
+                if head in heads
+            ]
         )
 
     def _energy(
