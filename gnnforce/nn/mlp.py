@@ -89,7 +89,8 @@ class StackedMLP(nn.Module):
         """Evaluate all members, or some of them, on the same rows.
 
         Args:
-            x: Shape ``(n_rows, n_in)``.
+            x: Shape ``(n_rows, n_in)``, or rows of each member ``(n_members, n_rows,
+                n_in)``.
             members: Indices of some of them; all when None.
 
         Returns:
@@ -101,9 +102,12 @@ class StackedMLP(nn.Module):
 
         weights = [pick(weight) for weight in self.weights]
         biases = [pick(bias) for bias in self.biases]
-        n_chosen, n_in, n_hidden = weights[0].shape
-        first = weights[0].transpose(0, 1).reshape(n_in, n_chosen * n_hidden)
-        y = (x @ first).view(-1, n_chosen, n_hidden).transpose(0, 1) + biases[0]
+        if x.dim() == 3:
+            y = torch.baddbmm(biases[0], x, weights[0])
+        else:
+            n_chosen, n_in, n_hidden = weights[0].shape
+            first = weights[0].transpose(0, 1).reshape(n_in, n_chosen * n_hidden)
+            y = (x @ first).view(-1, n_chosen, n_hidden).transpose(0, 1) + biases[0]
         for weight, bias in zip(weights[1:], biases[1:], strict=True):
             y = torch.baddbmm(bias, self.activation(y), weight)
         return y

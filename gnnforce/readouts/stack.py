@@ -18,7 +18,9 @@ class Features(NamedTuple):
     """Node features of a batch and of one isolated atom an element.
 
     Attributes:
-        atoms: Shape ``(n_atoms, n_features)``.
+        atoms: Shape ``(n_atoms, n_features)``; or a copy for every chosen output,
+            ``(n_outputs, n_atoms, n_features)``, so that one backward pass of the
+            summed energies gives the slope of each output in its own copy.
         isolated: In the order of the model's elements, ``(n_elements, n_features)``.
         frozen: No derivative with respect to parameters is wanted, so what is said of
             isolated atoms is a constant: it does not depend on positions.
@@ -101,10 +103,11 @@ class HeadStack(nn.Module):
             if not heads:
                 continue
             members = self._members(group, heads)
+            own = features_of(features, chosen, heads)
             if group.pooled:
-                raw = pooled_outputs(perceptron, features, graph, rows, members)
+                raw = pooled_outputs(perceptron, own, graph, rows, members)
             else:
-                raw = node_outputs(perceptron, features, rows, members)
+                raw = node_outputs(perceptron, own, rows, members)
             for head, values in zip(
                 heads, raw.split([head.members for head in heads], dim=1), strict=True
             ):
@@ -167,6 +170,14 @@ def group_of(head: Head) -> HeadGroup:
     return HeadGroup(head.kind == "pooled", head.hidden)
 
 
+def features_of(features: Features, chosen: OutputTable, heads: list[Head]) -> Features:
+    """Return the copies that belong to some heads, or what all outputs share."""
+    if features.atoms.dim() == 2:
+        return features
+    copies = [features.atoms[chosen.slice(head.name)] for head in heads]
+    return features._replace(atoms=copies[0] if len(copies) == 1 else torch.cat(copies))
+
+
 def node_outputs(
     perceptron: nn.Module, features: Features, rows: Tensor, members: Tensor | None
 ) -> Tensor:
@@ -175,11 +186,15 @@ def node_outputs(
     Returns:
         Shape ``(n_atoms, n_members)``.
     """
-    both = torch.cat([features.atoms, features.isolated])
-    values = perceptron(both, members)[..., 0].T  # (n_atoms + n_elements, n_members)
-    of_atoms, of_isolated = values.split(
-        [features.atoms.shape[0], len(features.isolated)]
-    )
+    if features.atoms.dim() == 3:
+        of_atoms = perceptron(features.atoms, members)[..., 0].T
+        of_isolated = perceptron(features.isolated, members)[..., 0].T
+    else:
+        both = torch.cat([features.atoms, features.isolated])
+        values = perceptron(both, members)[..., 0].T  # (n_atoms + n_elements, n_members)
+        of_atoms, of_isolated = values.split(
+            [features.atoms.shape[0], len(features.isolated)]
+        )
     if features.frozen:
         of_isolated = of_isolated.detach()
     result: Tensor = of_atoms - gather(of_isolated, rows)
@@ -198,12 +213,19 @@ def pooled_outputs(
     Returns:
         Shape ``(n_graphs, n_members)``.
     """
-    relative = features.atoms - gather(features.isolated, rows)
-    pooled = scatter_sum(relative, graph.graph_index, graph.n_graphs)
-    nothing = pooled.new_zeros(1, pooled.shape[1])
-    values = perceptron(torch.cat([pooled, nothing]), members)[..., 0].T
+    pooled = pooled_features(features, graph, rows)
+    nothing = torch.zeros_like(pooled[..., :1, :])
+    values = perceptron(torch.cat([pooled, nothing], dim=-2), members)[..., 0].T
     result: Tensor = values[:-1] - values[-1:]
     return result
+
+
+def pooled_features(features: Features, graph: AtomGraph, rows: Tensor) -> Tensor:
+    """Sum features relative to isolated atoms, ``(..., n_graphs, n_features)``."""
+    relative = features.atoms - gather(features.isolated, rows)
+    by_atom = relative.movedim(-2, 0)  # (n_atoms, ..., n_features)
+    summed = scatter_sum(by_atom, graph.graph_index, graph.n_graphs)
+    return summed.movedim(0, -2)
 
 
 def atoms_per_graph(graph: AtomGraph) -> Tensor:

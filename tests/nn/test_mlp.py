@@ -43,3 +43,14 @@ def test_glorot_bound():
     assert layer.weight.abs().max() <= (6 / 80) ** 0.5
     assert layer.weight.abs().max() > 0.9 * (6 / 80) ** 0.5
     assert not layer.bias.any()
+
+
+@pytest.mark.parametrize("members", [None, torch.tensor([2, 0])])
+def test_rows_of_each_member(members):
+    stack = StackedMLP(3, [4, 5, 1])
+    n_members = 3 if members is None else 2
+    rows = torch.randn(n_members, 6, 4)
+    found = stack(rows, members)
+    for number in range(n_members):
+        expected = stack(rows[number], members)[number]
+        torch.testing.assert_close(found[number], expected)

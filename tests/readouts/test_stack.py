@@ -130,3 +130,21 @@ def test_committee_starts_with_a_spread(stack, inputs):
     energy = stack(features, graph, None, stack.outputs).energy
     assert energy[:2, 0].std() > 1e-3
     assert energy[4:7, 0].std() > 1e-3
+
+
+@pytest.mark.parametrize("names", [[h.name for h in HEADS], ["b", "pool"]])
+def test_copies_of_the_features_separate_the_slopes(stack, inputs, names):
+    """One backward pass of the sum gives every output's slope in its own copy."""
+    graph, features = inputs
+    chosen = stack.outputs.select(names)
+    atoms = features.atoms.requires_grad_()
+    plain = stack(features, graph, None, chosen)
+    copies = atoms.expand(chosen.n_outputs, *atoms.shape)
+    apart = stack(features._replace(atoms=copies), graph, None, chosen)
+    for one, other in zip(apart, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
+    (slopes,) = torch.autograd.grad(apart.energy.sum(), copies)
+    for row, energy in enumerate(plain.energy):
+        (expected,) = torch.autograd.grad(energy.sum(), atoms, retain_graph=True)
+        torch.testing.assert_close(slopes[row], expected, rtol=1e-12, atol=1e-13)
+    assert slopes.abs().amax(dim=(1, 2)).min() > 1e-3
