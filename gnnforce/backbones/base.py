@@ -27,7 +27,9 @@ class Backbone(nn.Module, ABC):
 
     A subclass is registered under its class name, so that a saved model finds it. One
     that reads ``graph.charge`` or ``graph.spin_multiplicity`` names them in the class
-    attribute ``conditioned_on``, so that a calculator notices when they change.
+    attribute ``conditioned_on``, so that a calculator notices when they change. One whose
+    layers run on the aggregation primitive inside :func:`gnnforce.ops.mode.chained` says so
+    with ``chained = True`` and has the strategy ``"chain"``.
 
     Args:
         elements: Atomic numbers of the training set.
@@ -39,6 +41,7 @@ class Backbone(nn.Module, ABC):
     """
 
     conditioned_on: ClassVar[tuple[str, ...]] = ()
+    chained: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         """Register the architecture by name."""

@@ -1,6 +1,6 @@
 """PaiNN: polarizable atom interactions (Schuett et al., arXiv 2102.03150)."""
 
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,13 @@ from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
 from gnnforce.nn.mlp import MLP, Dense
-from gnnforce.ops.cutoff import polynomial_envelope
-from gnnforce.ops.radial import bessel_basis
+from gnnforce.ops.aggregate import Edges, Paths, Radial, aggregate
+from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
+from gnnforce.ops.mode import is_chained
+from gnnforce.ops.painn import painn_context, painn_update
+from gnnforce.ops.polar import polar
+from gnnforce.ops.radial import bessel_basis, bessel_slopes
+from gnnforce.ops.slots import slots_of
 
 NORM_EPSILON = 1e-8  # keeps the slope of a vector's length finite at zero
 
@@ -39,6 +44,8 @@ class PaiNN(Backbone):
         torch.Size([3, 16])
     """
 
+    chained: ClassVar[bool] = True
+
     def __init__(
         self,
         elements: list[int],
@@ -57,6 +64,8 @@ class PaiNN(Backbone):
 
     def forward(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
         """Compute node features, shape ``(n_atoms, n_features)``."""
+        if is_chained():
+            return self._chained(graph, vectors)
         lengths = edge_lengths(vectors)  # (n_edges,)
         directions = vectors / lengths[:, None]  # (n_edges, 3)
         envelope = polynomial_envelope(lengths, self.cutoff)[:, None]
@@ -68,6 +77,23 @@ class PaiNN(Backbone):
         filters = self._filters(radial)
         for message, update, w in zip(self.messages, self.updates, filters, strict=True):
             s, v = message(graph, s, v, w, directions)
+            s, v = update(s, v)
+        return s
+
+    def _chained(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
+        """Compute the same on the aggregation primitive."""
+        edges = polar(vectors, slots_of(graph.edge_index, graph.n_atoms), self.cutoff)
+        lengths = edges.lengths.detach()  # (n_slots,)
+        basis = bessel_basis(lengths, self.cutoff, self.n_radial)
+        slopes = bessel_slopes(lengths, self.cutoff, self.n_radial)
+        u = polynomial_envelope(lengths, self.cutoff)[:, None]
+        du = polynomial_slope(lengths, self.cutoff)[:, None]
+        value = torch.cat([basis * u, u], dim=1)  # (n_slots, n_radial + 1)
+        slope = torch.cat([slopes * u + basis * du, du], dim=1)
+        s = self.embedding(graph.numbers)
+        v: Tensor | None = None
+        for message, update in zip(self.messages, self.updates, strict=True):
+            s, v = message.chained(edges, s, v, value, slope)
             s, v = update(s, v)
         return s
 
@@ -121,6 +147,23 @@ class PaiNNMessage(Interaction):
         ds, dv = self.collect(graph, {"phi": self.context(s), "v": v}, edges)
         return s + ds, dv if v is None else v + dv
 
+    def chained(
+        self,
+        edges: Edges,
+        s: Tensor,
+        v: Tensor | None,
+        value: Tensor,
+        slope: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return updated scalars and vectors; radial functions come with slopes."""
+        x, *carried = painn_context(s, v, self.context.layers())
+        weight = self.filters.weight
+        if v is None:  # nothing is carried
+            weight = weight[: 2 * self.n_features]
+        paths = Paths(embed=(0, 1), carry=() if v is None else (1,))
+        ds, dv = aggregate(paths, edges, Radial(value, slope, weight), x, *carried)
+        return s + ds, dv if v is None else v + dv
+
     def message(
         self,
         phi_j: Tensor,
@@ -157,6 +200,9 @@ class PaiNNUpdate(nn.Module):
 
     def forward(self, s: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return updated scalars and vectors."""
+        if is_chained():
+            layers = self.context.layers()
+            return painn_update(s, v, self.mix.weight, layers, NORM_EPSILON)
         u, w = self.mix(v).split(self.n_features, dim=-1)  # (n_atoms, 3, n_features)
         norm = torch.sqrt((w * w).sum(dim=1) + NORM_EPSILON)  # (n_atoms, n_features)
         a = self.context(torch.cat([s, norm], dim=1))

@@ -1,7 +1,8 @@
 """SchNet: continuous-filter convolutions (Schuett et al., arXiv 1706.08566)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
@@ -9,8 +10,12 @@ from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
 from gnnforce.nn.mlp import MLP, Dense
-from gnnforce.ops.cutoff import polynomial_envelope
-from gnnforce.ops.radial import gaussian_basis
+from gnnforce.ops.aggregate import Edges, Paths, Radial, aggregate
+from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
+from gnnforce.ops.mode import is_chained
+from gnnforce.ops.polar import polar
+from gnnforce.ops.radial import gaussian_basis, gaussian_slopes
+from gnnforce.ops.slots import slots_of
 
 
 class SchNet(Backbone):
@@ -42,6 +47,8 @@ class SchNet(Backbone):
         torch.Size([3, 16])
     """
 
+    chained: ClassVar[bool] = True
+
     def __init__(
         self,
         elements: list[int],
@@ -61,12 +68,29 @@ class SchNet(Backbone):
 
     def forward(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
         """Compute node features, shape ``(n_atoms, n_features)``."""
+        if is_chained():
+            return self._chained(graph, vectors)
         lengths = edge_lengths(vectors)  # (n_edges,)
         radial = gaussian_basis(lengths, self.cutoff, self.n_radial)
         envelope = polynomial_envelope(lengths, self.cutoff)[:, None]  # (n_edges, 1)
         x = self.embedding(graph.numbers)  # (n_atoms, n_features)
         for interaction in self.interactions:
             x = x + interaction(graph, x, radial, envelope)
+        return x
+
+    def _chained(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
+        """Compute the same on the aggregation primitive."""
+        edges = polar(vectors, slots_of(graph.edge_index, graph.n_atoms), self.cutoff)
+        lengths = edges.lengths.detach()  # (n_slots,)
+        basis = gaussian_basis(lengths, self.cutoff, self.n_radial)
+        slopes = gaussian_slopes(lengths, self.cutoff, self.n_radial)
+        envelope = (
+            polynomial_envelope(lengths, self.cutoff)[:, None],
+            polynomial_slope(lengths, self.cutoff)[:, None],
+        )
+        x = self.embedding(graph.numbers)
+        for interaction in self.interactions:
+            x = x + interaction.chained(edges, x, (basis, slopes), envelope)
         return x
 
     def arguments(self) -> dict[str, Any]:
@@ -99,6 +123,28 @@ class SchNetInteraction(Interaction):
         """Return the update of the features, shape ``(n_atoms, n_features)``."""
         filters = self.filters(radial) * envelope  # (n_edges, n_features)
         (collected,) = self.collect(graph, {"x": self.inward(x)}, {"filters": filters})
+        update: Tensor = self.outward(collected)
+        return update
+
+    def chained(
+        self,
+        edges: Edges,
+        x: Tensor,
+        basis: tuple[Tensor, Tensor],
+        envelope: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Return the update; radial functions come as values and slopes in slots."""
+        value, slope = self.filters.tangent(*basis)  # (n_slots, n_features)
+        u, du = envelope
+        last = self.filters.layers()
+        bias = last.biases[-1]
+        assert bias is not None
+        radial = Radial(
+            torch.cat([value * u, u], dim=1),  # the envelope multiplies the bias too
+            torch.cat([slope * u + value * du, du], dim=1),
+            torch.cat([last.weights[-1], bias[:, None]], dim=1),
+        )
+        (collected,) = aggregate(Paths(embed=(0,)), edges, radial, self.inward(x))
         update: Tensor = self.outward(collected)
         return update
 

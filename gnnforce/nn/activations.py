@@ -35,3 +35,31 @@ ACTIVATIONS: dict[str, Activation] = {
     "shifted_softplus": shifted_softplus,
     "tanh": torch.tanh,
 }
+
+
+def silu_slope(x: Tensor) -> Tensor:
+    r"""Slope of silu: :math:`s\,[1 + x (1 - s)]` with the sigmoid ``s`` of ``x``.
+
+    Example:
+        >>> silu_slope(torch.zeros(1))
+        tensor([0.5000])
+    """
+    s = torch.sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
+def tanh_slope(x: Tensor) -> Tensor:
+    r"""Slope of tanh: :math:`1 - \tanh^2 x`.
+
+    Example:
+        >>> tanh_slope(torch.zeros(1))
+        tensor([1.])
+    """
+    return 1 - torch.tanh(x) ** 2
+
+
+SLOPES: dict[str, Activation] = {
+    "silu": silu_slope,
+    "shifted_softplus": torch.sigmoid,
+    "tanh": tanh_slope,
+}

@@ -6,7 +6,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from gnnforce.nn.activations import ACTIVATIONS
+from gnnforce.nn.activations import ACTIVATIONS, SLOPES
+from gnnforce.ops.mode import is_chained
+from gnnforce.ops.perceptron import Activation, Layers, perceptron, run_layers
 
 
 class MLP(nn.Sequential):
@@ -26,6 +28,34 @@ class MLP(nn.Sequential):
         for n_in, n_out in pairwise(widths):
             layers += [Dense(n_in, n_out), Activate(activation)]
         super().__init__(*layers[:-1])
+        self.activation = activation
+
+    def layers(self) -> Layers:
+        """Return weights, biases and activation as the primitives take them."""
+        return layers_of([m for m in self if isinstance(m, nn.Linear)], self.activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Evaluate all layers, shape ``(..., n_out)``."""
+        if is_chained():
+            return perceptron(x, self.layers())
+        result: Tensor = super().forward(x)
+        return result
+
+    def tangent(self, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the last layer's input and its derivative along ``dx``.
+
+        Args:
+            x: Shape ``(n_rows, n_in)``.
+            dx: Derivative of ``x`` with respect to one number a row, same shape.
+
+        Returns:
+            Value and derivative, each ``(n_rows, width of the last hidden layer)``.
+        """
+        layers = self.layers()
+        _, inputs, arguments = run_layers(x, layers)
+        for weight, z in zip(layers.weights, arguments, strict=False):
+            dx = layers.activation.slope(z) * (dx @ weight.T)
+        return inputs[-1], dx
 
 
 class Dense(nn.Linear):
@@ -36,6 +66,22 @@ class Dense(nn.Linear):
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (name of nn.Linear)
+        """Multiply every row with the weights, shape ``(..., n_out)``."""
+        if is_chained():
+            return perceptron(input, layers_of([self], "silu"))
+        return super().forward(input)
+
+
+def layers_of(linears: list[nn.Linear], activation: str) -> Layers:
+    """Gather the parameters of linear layers with an activation between them."""
+    return Layers(
+        Activation(ACTIVATIONS[activation], SLOPES[activation]),
+        tuple(linear.weight for linear in linears),
+        tuple(linear.bias for linear in linears),
+    )
 
 
 class Activate(nn.Module):

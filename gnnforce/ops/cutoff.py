@@ -34,6 +34,28 @@ def polynomial_envelope(distances: Tensor, cutoff: float, power: int = 6) -> Ten
     return 1 - x**p * quadratic
 
 
+def polynomial_slope(distances: Tensor, cutoff: float, power: int = 6) -> Tensor:
+    r"""Differentiate :func:`polynomial_envelope` with respect to the distance.
+
+    .. math:: u'(r) = -\frac{p(p+1)(p+2)}{2\,r_c}\,x^{p-1}\,(1 - x)^2
+
+    Args:
+        distances: Edge lengths in Angstrom, any shape.
+        cutoff: Radius ``r_c`` in Angstrom.
+        power: Exponent ``p``.
+
+    Returns:
+        In 1/Angstrom, of the shape of ``distances``.
+
+    Example:
+        >>> polynomial_slope(torch.tensor([0.0, 2.5, 5.0, 6.0]), cutoff=5.0)
+        tensor([-0.0000, -0.2625, -0.0000, -0.0000])
+    """
+    x = (distances / cutoff).clamp(max=1.0)
+    factor = -power * (power + 1) * (power + 2) / (2 * cutoff)
+    return factor * x ** (power - 1) * (1 - x) ** 2
+
+
 def cosine_cutoff(distances: Tensor, cutoff: float) -> Tensor:
     r"""Switch from one to zero, with a continuous slope only.
 
