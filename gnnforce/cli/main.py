@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from gnnforce.cli import evaluate, info, md, predict, train
+from gnnforce.cli import benchmark, evaluate, info, md, predict, train
 from gnnforce.errors import UserError
 
 # typer exports BadParameter, but not the base of everything wrong on a command line
@@ -37,6 +37,7 @@ for name, module in (
     ("info", info),
 ):
     app.command(name, help=module.HELP, epilog=module.EXAMPLE)(module.command)
+app.add_typer(benchmark.app, name="benchmark", help=benchmark.HELP)
 
 
 def versions() -> dict[str, str]:

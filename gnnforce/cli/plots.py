@@ -54,7 +54,7 @@ def require_matplotlib() -> None:
 
 def save(figure: "Figure", path: Path) -> Path:
     """Write a figure as PNG and return its path."""
-    with _style():
+    with styled():
         figure.savefig(path, dpi=150)
     return path
 
@@ -71,7 +71,7 @@ def parity(rows: Sequence[Sequence[Comparison]]) -> "Figure":
     Raises:
         UserError: When there is nothing to compare.
     """
-    with _style():
+    with styled():
         figure, axes = _panels(rows)
         for axis, comparison in axes:
             parity_panel(axis, comparison)
@@ -94,7 +94,7 @@ def error_against_uncertainty(rows: Sequence[Sequence[Comparison]]) -> "Figure":
         UserError: When no quantity has a predicted standard deviation.
     """
     committees = [[c for c in row if c.std is not None] for row in rows]
-    with _style():
+    with styled():
         figure, axes = _panels([row for row in committees if row])
         for axis, comparison in axes:
             uncertainty_panel(axis, comparison)
@@ -124,7 +124,7 @@ def trajectory(
     has_std = "forces_std_max" in table
     n_rows = 3 if has_std else 2
     time = table["time_fs"] / 1000.0
-    with _style():
+    with styled():
         figure = Figure(figsize=(8.0, 2.5 * n_rows + 0.4), layout="constrained")
         axes = figure.subplots(n_rows, 1, sharex=True)
         energy_panel(axes[0], time, table)
@@ -139,7 +139,8 @@ def trajectory(
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def styled() -> Iterator[None]:
+    """Draw with the look that all pictures share, without changing it for others."""
     import matplotlib as mpl  # noqa: PLC0415
 
     with mpl.rc_context(_STYLE):
