@@ -38,7 +38,10 @@ HOST_COPIES = {
 HOST_SIDE = {"readouts/references.py:as_dict"}
 
 # Their parameters are what a user may choose; typer reads options from the signature.
-OPEN_SIGNATURES = {"gnnforce/simulation/md.py:run_md"}
+OPEN_SIGNATURES = {
+    "gnnforce/models/force_field.py:predict",
+    "gnnforce/simulation/md.py:run_md",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

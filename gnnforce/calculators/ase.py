@@ -22,7 +22,7 @@ from gnnforce.calculators.settings import (
 )
 from gnnforce.calculators.skin import SkinList
 from gnnforce.calculators.threads import check_threads, thread_limit
-from gnnforce.derivatives.strategies import choose_strategy
+from gnnforce.derivatives.strategies import check_strategy
 from gnnforce.errors import UserError, did_you_mean
 from gnnforce.graph.views import has_stress
 from gnnforce.models.force_field import ForceField
@@ -72,7 +72,7 @@ class Calculator(AseCalculator):
         device: Where to compute; ``None`` leaves a model where it is and loads a file to
             the CPU.
         dtype: ``"float64"`` or ``"float32"``; ``None`` keeps the model's own.
-        strategy: How derivatives are computed; see :func:`gnnforce.gradients`.
+        strategy: How derivatives are taken; see ``ForceField.predict``.
         skin: In Angstrom; neighbor lists are reused until an atom has moved half of it.
             Results do not depend on it.
         threads: Threads of torch during an evaluation; ``None`` leaves the caller's
@@ -255,7 +255,7 @@ class Calculator(AseCalculator):
         return "gnnforce"
 
     def _choose(self, head: str) -> None:
-        choose_strategy(self.strategy, 1, 1)  # refuses unknown names
+        check_strategy(self.strategy)  # refuses unknown names
         self._head = head
         names = ["energy", "free_energy", "forces", "stress"]
         # an own list: the one of the class is shared by all calculators

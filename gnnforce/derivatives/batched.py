@@ -3,9 +3,15 @@
 import torch
 from torch import Tensor
 
+from gnnforce.derivatives.support import explained
+
 
 def batched_pull_back(
-    outputs: Tensor, inputs: Tensor, cotangents: Tensor, create_graph: bool
+    outputs: Tensor,
+    inputs: Tensor,
+    cotangents: Tensor,
+    create_graph: bool,
+    keep: bool = False,
 ) -> Tensor:
     """Pull all cotangents back at once; arguments as ``pull_back``.
 
@@ -13,6 +19,9 @@ def batched_pull_back(
     ``is_grads_batched=True``: the latter runs PyTorch's legacy batching, which falls
     back to a loop over slices for silu, tanh, indexing and scattering, and ignores the
     ``vmap`` rule of an ``autograd.Function``.
+
+    Raises:
+        UserError: When an operation of the model cannot be vectorized.
     """
 
     def one(cotangent: Tensor) -> Tensor:
@@ -20,11 +29,12 @@ def batched_pull_back(
             outputs,
             inputs,
             cotangent,
-            retain_graph=create_graph,
+            retain_graph=create_graph or keep,
             create_graph=create_graph,
             materialize_grads=True,
         )
         return row
 
-    result: Tensor = torch.func.vmap(one)(cotangents)
+    with explained("batched"):
+        result: Tensor = torch.func.vmap(one)(cotangents)
     return result

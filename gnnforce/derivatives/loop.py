@@ -5,11 +5,15 @@ from torch import Tensor
 
 
 def loop_pull_back(
-    outputs: Tensor, inputs: Tensor, cotangents: Tensor, create_graph: bool
+    outputs: Tensor,
+    inputs: Tensor,
+    cotangents: Tensor,
+    create_graph: bool,
+    keep: bool = False,
 ) -> Tensor:
     """Pull cotangents back one after the other; arguments as ``pull_back``.
 
-    The graph is freed with the last cotangent unless ``create_graph``.
+    The graph is freed with the last cotangent unless ``create_graph`` or ``keep``.
     """
     last = cotangents.shape[0] - 1
     rows = [
@@ -17,7 +21,7 @@ def loop_pull_back(
             outputs,
             inputs,
             cotangent,
-            retain_graph=create_graph or number < last,
+            retain_graph=create_graph or keep or number < last,
             create_graph=create_graph,
             materialize_grads=True,
         )[0]

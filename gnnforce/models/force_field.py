@@ -1,7 +1,6 @@
 """The force field: one backbone, many heads, and the derivatives of all of them."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from gnnforce.backbones.base import Backbone
-from gnnforce.derivatives.strategies import choose_strategy, pull_back
 from gnnforce.errors import StressError, UserError
 from gnnforce.graph.atom_graph import AtomGraph
-from gnnforce.graph.views import (
-    edge_vectors,
-    forces_from_edges,
-    has_stress,
-    virials_from_edges,
-    volumes,
-)
+from gnnforce.graph.views import has_stress
+from gnnforce.models.combinations import Weights
+from gnnforce.models.derive import Request, evaluate
 from gnnforce.models.leaves import check_cutoff, usable, with_isolated_atoms
 from gnnforce.models.predictions import Predictions
-from gnnforce.ops.scatter import one_cotangent
 from gnnforce.quantities import QUANTITIES, check_quantities
 from gnnforce.readouts.head import Head, OutputTable
 from gnnforce.readouts.repulsion import ZBLRepulsion
@@ -144,22 +137,33 @@ class ForceField(nn.Module):
         Returns:
             Energies per graph and per atom, float64.
         """
-        n_atoms = graph.n_atoms
-        features = self.backbone(with_isolated_atoms(graph, self.elements), vectors)
-        shared = None
-        if self.repulsion is not None:
-            lengths = torch.linalg.vector_norm(vectors, dim=-1)
-            shared = self.repulsion(graph, lengths)
-        of_atoms, of_isolated = features.split([n_atoms, len(self.elements)])
+        rows = self.node_rows(graph, vectors)
+        of_atoms, of_isolated = rows.split([graph.n_atoms, len(self.elements)])
         result: Outputs = self.readouts(
             Features(of_atoms, of_isolated, frozen),
             graph,
-            shared,
+            self.repulsion_energy(graph, vectors),
             self.outputs if heads is None else heads,
         )
         return result
 
-    def predict(
+    def node_rows(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
+        """Run the backbone on the atoms and on one isolated atom of every element.
+
+        Returns:
+            Features, shape ``(n_atoms + n_elements, n_features)``.
+        """
+        rows: Tensor = self.backbone(with_isolated_atoms(graph, self.elements), vectors)
+        return rows
+
+    def repulsion_energy(self, graph: AtomGraph, vectors: Tensor) -> Tensor | None:
+        """Return the repulsion of every atom in eV, ``(n_atoms,)``, or None without."""
+        if self.repulsion is None:
+            return None
+        energy: Tensor = self.repulsion(graph, torch.linalg.vector_norm(vectors, dim=-1))
+        return energy
+
+    def predict(  # noqa: PLR0913  (what a user may choose, all by name)
         self,
         graph: AtomGraph,
         wanted: Sequence[str] = ("energy", "forces"),
@@ -168,7 +172,8 @@ class ForceField(nn.Module):
         create_graph: bool = False,
         outputs_last: bool = False,
         heads: Sequence[str] | None = None,
-        weights: Tensor | None = None,
+        weights: Weights | None = None,
+        memory: float | str | None = None,
     ) -> Predictions:
         r"""Compute the wanted quantities of every output.
 
@@ -179,7 +184,9 @@ class ForceField(nn.Module):
             graph: A graph or batch, on the model's device.
             wanted: Names out of ``energy``, ``energies``, ``forces``, ``stress`` and
                 ``virial``.
-            strategy: How derivatives are taken: ``"loop"``, ``"batched"``, ``"auto"``.
+            strategy: How derivatives are taken: ``"loop"``, ``"batched"``, ``"chain"``,
+                ``"jacobian"``, ``"forward"``, or ``"auto"`` for the one of least estimated time;
+                ``Predictions.choice`` says which it was, and why.
             create_graph: Keep the results differentiable, for training.
             outputs_last: Give tensors with the outputs as the last axis.
             heads: Names of the heads wanted; all when None.
@@ -187,7 +194,13 @@ class ForceField(nn.Module):
                 E_{ng}` instead of every output, shape ``(n_combinations, n_outputs,
                 n_graphs)``. One combination costs one pull-back and may weigh another
                 output in every graph. Energies are still those of every output;
-                stress rows of graphs without a stress are zero.
+                stress rows of graphs without a stress are zero. Also what
+                :func:`~gnnforce.models.combinations.mean_of`, ``difference_of`` and
+                ``deviation_of`` return, or a list of these.
+            memory: Limit for temporaries of the derivatives, in bytes or as ``"2GiB"``;
+                outputs go through the backbone in pieces that fit. When None, the
+                environment variable ``GNNFORCE_MEMORY``, else 2 GiB. Results do not
+                depend on it, and are not counted in it.
 
         Returns:
             ``energy`` (n_outputs, n_graphs) in eV, float64; ``energies`` (n_outputs,
@@ -195,8 +208,9 @@ class ForceField(nn.Module):
             ``virial`` (n_outputs, n_graphs, 3, 3) in eV/Angstrom^3 and eV.
 
         Raises:
-            UserError: For a quantity, head or strategy that does not exist, or weights of
-                another shape.
+            UserError: For a quantity, head or strategy that does not exist, weights of
+                another shape, a strategy for which an operation of the backbone has no
+                rule, or a memory limit that is not a number of bytes.
             GeometryError: For a graph made for a smaller cutoff than the model's.
             StressError: When a stress is asked of a graph that has none.
             UnknownElementError: For an element the model has not learned.
@@ -204,36 +218,21 @@ class ForceField(nn.Module):
         names = check_quantities(wanted)
         chosen = self.outputs if heads is None else self.outputs.select(list(heads))
         self._refuse(graph, names, chosen, lenient=weights is not None)
-        derivatives = any(QUANTITIES[name].derivative for name in names)
+        request = Request(names, chosen, weights, strategy, create_graph, memory)
         with (
             torch.inference_mode(False),
-            torch.set_grad_enabled(derivatives or create_graph),
+            torch.set_grad_enabled(request.derivatives or create_graph),
         ):
-            graph = usable(graph)
-            vectors = edge_vectors(graph).detach()
-            leaf = vectors.to(self.dtype).requires_grad_(derivatives)
-            n_rows = chosen.n_outputs if weights is None else weights.shape[0]
-            used = (
-                choose_strategy(strategy, n_rows, leaf.numel()) if derivatives else "none"
-            )
-            with nullcontext() if used == "batched" else one_cotangent():
-                out = self(graph, leaf, chosen, frozen=not create_graph)
-            values = {"energy": out.energy, "energies": out.energies}
-            if derivatives:
-                cotangents = cotangents_of(out.energy, weights)
-                rows = pull_back(
-                    out.energy,
-                    leaf,
-                    cotangents.to(out.energy),
-                    strategy=used,
-                    create_graph=create_graph,
-                )
-                values |= derived(rows.to(vectors.dtype), vectors, graph, names)
+            values, choice = evaluate(self, usable(graph), request)
         if not create_graph:
             values = {name: value.detach() for name, value in values.items()}
-        kept = {name: values[name] for name in names}
         return Predictions(
-            kept, chosen, used, outputs_last=outputs_last, combined=weights is not None
+            {name: values[name] for name in names},
+            chosen,
+            choice.used,
+            outputs_last=outputs_last,
+            combined=weights is not None,
+            choice=choice,
         )
 
     def _refuse(
@@ -270,40 +269,3 @@ class ForceField(nn.Module):
         from gnnforce.models.checkpoint import save  # noqa: PLC0415  (cycle)
 
         save(self, path)
-
-
-def cotangents_of(energy: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the weights, or one cotangent an output that all graphs share.
-
-    Returns:
-        Shape ``(n_combinations, n_outputs, n_graphs)``.
-
-    Raises:
-        UserError: For weights of another shape.
-    """
-    if weights is not None:
-        if weights.shape[1:] != energy.shape or weights.dim() != 3:
-            raise UserError(
-                "weights must have the shape (n_combinations, n_outputs, n_graphs) = "
-                f"(..., {energy.shape[0]}, {energy.shape[1]}), not {tuple(weights.shape)}"
-            )
-        return weights
-    unit = torch.eye(energy.shape[0], dtype=energy.dtype, device=energy.device)
-    return unit[:, :, None].expand(*unit.shape, energy.shape[1])
-
-
-def derived(
-    gradients: Tensor, vectors: Tensor, graph: AtomGraph, names: tuple[str, ...]
-) -> dict[str, Tensor]:
-    """Turn gradients of edge vectors into the wanted derivatives."""
-    values: dict[str, Tensor] = {}
-    if "forces" in names:
-        values["forces"] = forces_from_edges(gradients, graph)
-    if "stress" in names or "virial" in names:
-        exists = has_stress(graph)[:, None, None]
-        virial = virials_from_edges(gradients, vectors.detach(), graph)
-        virial = torch.where(exists, virial, torch.zeros_like(virial))
-        volume = volumes(graph)[:, None, None]
-        values["virial"] = virial
-        values["stress"] = -virial / torch.where(exists, volume, torch.ones_like(volume))
-    return values

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from gnnforce.derivatives.cost import Choice
 from gnnforce.errors import MissingQuantityError, StatisticsError
 from gnnforce.quantities import QUANTITIES
 from gnnforce.readouts.head import OutputTable
@@ -53,6 +54,8 @@ class Predictions(Mapping[str, Tensor]):
     Attributes:
         outputs: Which head and member each output is.
         strategy: The derivative strategy that was used; ``"none"`` without one.
+        choice: How derivatives were taken: requested and used strategy, passes through
+            the backbone, pieces, and the reason; None when not made by a model.
 
     Args:
         values: Quantities, outputs first unless ``outputs_last``.
@@ -60,6 +63,7 @@ class Predictions(Mapping[str, Tensor]):
         strategy: The derivative strategy that was used.
         outputs_last: Give tensors with the outputs as the last axis.
         combined: Rows of derivatives are combinations of outputs, which belong to no head.
+        choice: How derivatives were taken.
     """
 
     def __init__(
@@ -70,9 +74,11 @@ class Predictions(Mapping[str, Tensor]):
         *,
         outputs_last: bool = False,
         combined: bool = False,
+        choice: Choice | None = None,
     ) -> None:
         self.outputs = outputs
         self.strategy = strategy
+        self.choice = choice
         self._first = values
         self._outputs_last = outputs_last
         self._combined = combined

@@ -119,6 +119,38 @@ class HeadStack(nn.Module):
             torch.cat([energies[name] for name in chosen.names], dim=1).T,
         )
 
+    def of_pooled(
+        self, pooled: Tensor, graph: AtomGraph, heads: tuple[Head, ...]
+    ) -> Tensor:
+        """Evaluate heads of kind ``pooled`` on summed features, a copy for each output.
+
+        Args:
+            pooled: Shape ``(n_outputs, n_graphs, n_features)``.
+            graph: The graph or batch.
+            heads: The heads, in the order of the copies.
+
+        Returns:
+            Energies in eV, ``(n_outputs, n_graphs)``.
+        """
+        rows = self.elements(graph.numbers)
+        energy = []
+        copies = pooled.split([head.members for head in heads])
+        for head, own in zip(heads, copies, strict=True):
+            group = group_of(head)
+            perceptron = self.perceptrons[self.groups.index(group)]
+            raw = pooled_values(perceptron, own, self._members(group, [head]))
+            energy.append(self._energy(head, raw, graph, rows, None)[0])
+        return torch.cat(energy, dim=1).T
+
+    def linear_weights(self, head: Head) -> Tensor:
+        """Return the weights of a head without hidden layers, ``(members, n_features)``."""
+        group = group_of(head)
+        perceptron = self.perceptrons[self.groups.index(group)]
+        assert isinstance(perceptron, StackedMLP)
+        weights = perceptron.weights[0][..., 0]  # (n_members, n_features)
+        members = self._members(group, [head])
+        return weights if members is None else weights.index_select(0, members)
+
     def _members(self, group: HeadGroup, heads: list[Head]) -> Tensor | None:
         """Rows of a group's stacked perceptron that belong to some heads."""
         every = [head for head in self.outputs.heads if group_of(head) == group]
@@ -213,7 +245,17 @@ def pooled_outputs(
     Returns:
         Shape ``(n_graphs, n_members)``.
     """
-    pooled = pooled_features(features, graph, rows)
+    return pooled_values(perceptron, pooled_features(features, graph, rows), members)
+
+
+def pooled_values(
+    perceptron: nn.Module, pooled: Tensor, members: Tensor | None
+) -> Tensor:
+    """Evaluate members on summed features, relative to none.
+
+    Returns:
+        Shape ``(n_graphs, n_members)``.
+    """
     nothing = torch.zeros_like(pooled[..., :1, :])
     values = perceptron(torch.cat([pooled, nothing], dim=-2), members)[..., 0].T
     result: Tensor = values[:-1] - values[-1:]

@@ -10,7 +10,6 @@ import torch
 from ase import Atoms
 
 from gnnforce.backbones.schnet import SchNet
-from gnnforce.derivatives.strategies import choose_strategy
 from gnnforce.errors import GeometryError, StressError, UnknownHeadError, UserError
 from gnnforce.models.checkpoint import load
 from gnnforce.models.force_field import ForceField
@@ -79,14 +78,18 @@ def test_each_quantity_can_be_asked_alone(model):
         )
 
 
-def test_the_choice_depends_on_the_number_of_pull_backs():
+def test_the_choice_depends_on_the_number_of_pull_backs(monkeypatch, tmp_path):
+    monkeypatch.setenv("GNNFORCE_CACHE", str(tmp_path))  # no constants of this machine
     model = make_field("SchNet", [Head("a", members=30), Head("b")])
     graph = graph_of(water())
     one = torch.ones(1, 31, 1)
     for n, options in ((31, {}), (1, {"heads": ["b"]}), (1, {"weights": one})):
-        expected = choose_strategy("auto", n, 3 * graph.n_edges)
-        assert model.predict(graph, ["forces"], **options).strategy == expected
-        assert expected == ("loop" if n == 1 else "batched")
+        out = model.predict(graph, ["forces"], **options)
+        assert out.strategy == out.choice.used
+        assert (out.strategy == "loop") is (n == 1)
+        assert out.choice.requested == "auto"
+        assert out.choice.passes <= n
+        assert f"{out.strategy} " in out.choice.reason
     assert model.predict(graph, ["energy"]).strategy == "none"
 
 
