@@ -1,12 +1,12 @@
 r"""The parts of PaiNN that act on each atom by itself, as primitives.
 
-Cotangents of all outputs are kept with features first and outputs last, ``(n_features,
-n_atoms, 3, n_outputs)``, so each matrix product is one product with ``n_atoms x 3 x
-n_outputs`` columns.
+Their rules work on cotangents with features first and outputs last
+(:mod:`gnnforce.ops.rows`), a piece of the atoms at a time.
 """
 
 # ruff: noqa: ANN401  (autograd.Function prescribes names and passes anything)
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,11 +15,29 @@ from torch import Tensor
 from gnnforce.ops.perceptron import (
     Activation,
     Layers,
+    Run,
     pull_layers,
-    pull_matrix,
+    pull_parameters,
     run_layers,
 )
-from gnnforce.ops.rules import Cotangents, Primitive, apply_rule, remember_tensors, wanted
+from gnnforce.ops.rows import (
+    constant,
+    contract,
+    features_first,
+    join,
+    outputs_first,
+    pieces,
+    plus_product,
+    pull_matrix,
+)
+from gnnforce.ops.rules import (
+    Cotangents,
+    Primitive,
+    apply_rule,
+    kept_or_made,
+    remember_tensors,
+    wanted,
+)
 
 
 def painn_context(s: Tensor, v: Tensor | None, layers: Layers) -> tuple[Tensor, ...]:
@@ -30,31 +48,36 @@ def painn_context(s: Tensor, v: Tensor | None, layers: Layers) -> tuple[Tensor, 
     Args:
         s: Scalars, shape ``(n_atoms, n_features)``.
         v: Vectors, shape ``(n_atoms, 3, n_features)``, or None before there are any.
-        layers: The perceptron, from ``n_features`` to ``3 n_features``.
+        layers: The perceptron of two layers, from ``n_features`` to ``3 n_features``.
 
     Returns:
         ``x``, shape ``(n_atoms, 2 n_features)``, and ``y``, shaped as ``v``, if there is a
         ``v``.
     """
-    result = _Context.apply(layers.activation, s, v, *layers.flat())
+    result = _Context.apply([], layers.activation, s, v, *layers.flat())
     return result if isinstance(result, tuple) else (result,)
 
 
 class _Context(Primitive):
     @staticmethod
     def forward(
-        activation: Activation, s: Tensor, v: Tensor | None, *flat: Tensor | None
+        kept: list[Run],
+        activation: Activation,
+        s: Tensor,
+        v: Tensor | None,
+        *flat: Tensor | None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        phi = run_layers(s, Layers.of(activation, flat))[0]
+        run = run_layers(s, Layers.of(activation, flat))
+        kept.append(run)
         width = 2 * s.shape[1]
-        x = phi[:, :width].contiguous()
-        return x if v is None else (x, phi[:, None, width:] * v)
+        x = run.result[:, :width].contiguous()
+        return x if v is None else (x, run.result[:, None, width:] * v)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         remember_tensors(ctx, inputs)
-        ctx.activation = inputs[0]
-        ctx.save_for_backward(*inputs[1:])
+        ctx.kept, ctx.activation = inputs[:2]
+        ctx.save_for_backward(*inputs[2:])
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -63,39 +86,59 @@ class _Context(Primitive):
             return (None,) * len(ctx.needs_input_grad)
         s, v, *flat = ctx.saved_tensors
         layers = Layers.of(ctx.activation, flat)
-        parameters = any(wanted(ctx)[3:])
+        parameters = any(wanted(ctx)[4:])
 
         def rule(cotangents: Cotangents) -> Cotangents:
-            return _pull_context(s, v, layers, cotangents, parameters)
+            run = kept_or_made(ctx.kept, lambda: run_layers(s, layers))
+            gx, gy = cotangents if v is not None else (cotangents[0], None)
+            return _pull_context((run, v, layers), gx, gy, parameters)
 
-        return None, *apply_rule(rule, grads)
+        return None, None, *apply_rule(rule, grads)
 
 
 def _pull_context(
-    s: Tensor,
-    v: Tensor | None,
-    layers: Layers,
-    cotangents: Cotangents,
+    given: tuple[Run, Tensor | None, Layers],
+    gx: Tensor | None,
+    gy: Tensor | None,
     parameters: bool,
 ) -> Cotangents:
-    n_features = s.shape[1]
-    gx = cotangents[0]
-    gy = None if v is None else cotangents[1]
-    some = gx if gx is not None else gy
-    assert some is not None
-    if gx is None:
-        gx = some.new_zeros(*some.shape[:2], 2 * n_features)
-    gv = None
-    if v is not None and gy is not None:
-        c = run_layers(s, layers)[0][:, 2 * n_features :]
-        gy = features_first(gy)  # (n_features, n_atoms, 3, n_outputs)
-        gc = (gy * constant(v)).sum(dim=2)
-        gv = outputs_first(gy * constant(c)[:, :, None])
-    else:
-        gc = some.new_zeros(n_features, some.shape[1], some.shape[0])
-    phi = torch.cat([features_first(gx), gc])  # (3 n_features, n_atoms, n_outputs)
-    gs, own = pull_layers(s, layers, phi, parameters)
-    return outputs_first(gs), gv, *own
+    run, v, layers = given
+    n_features = run.inputs[0].shape[1]
+    gx, gy = _both(gx, gy, n_features)
+    n_atoms = gx.shape[1]
+    carried = v is not None
+    if v is None:
+        v = gx.new_zeros(n_atoms, 3, n_features)
+    c, vectors = constant(run.result[:, 2 * n_features :]), constant(v)
+    slopes = run.slopes(layers.activation)
+    results: list[tuple[Tensor, ...]] = []
+    seen: list[Sequence[Tensor]] = []
+    for piece in pieces(n_atoms, gy[:, :1].nbytes, whole=parameters):
+        y = gy[:, piece]
+        parts = [gx[:, piece], contract(y, vectors[:, piece])]
+        gs, seen = pull_layers(layers, [slope[:, piece] for slope in slopes], parts)
+        results.append((gs, y * c[:, piece, None]))
+    gs, gv = join(results)
+    own = pull_parameters(layers, run, seen) if parameters else _nothing(layers)
+    return outputs_first(gs), outputs_first(gv) if carried else None, *own
+
+
+def _both(
+    gx: Tensor | None, gy: Tensor | None, n_features: int
+) -> tuple[Tensor, Tensor]:
+    """Bring cotangents of scalars and vectors to features first, zero where absent."""
+    x = None if gx is None else features_first(gx)
+    y = None if gy is None else features_first(gy)
+    if x is None:
+        assert y is not None
+        x = y.new_zeros(2 * n_features, y.shape[1], y.shape[3])
+    if y is None:
+        y = x.new_zeros(n_features, x.shape[1], 3, x.shape[2])
+    return x, y
+
+
+def _nothing(layers: Layers) -> tuple[None, ...]:
+    return (None,) * (2 * len(layers.weights))
 
 
 def painn_update(
@@ -119,35 +162,37 @@ def painn_update(
         New scalars and vectors.
     """
     result: tuple[Tensor, Tensor] = _Update.apply(
-        layers.activation, epsilon, s, v, mix, *layers.flat()
+        [], layers.activation, epsilon, s, v, mix, *layers.flat()
     )
     return result
 
 
 class _Mixed(NamedTuple):
-    """What the update computes on the way, one row an atom."""
+    """What the update computes on the way, one row an atom.
 
-    u: Tensor
-    w: Tensor
-    q: Tensor
-    both: Tensor
-    a: Tensor
-    b: Tensor
-    c: Tensor
+    Attributes:
+        vectors: ``u`` and ``w``, shape ``(n_atoms, 3, 2 n_features)``.
+        dot: Their products, ``(n_atoms, n_features)``.
+        run: The perceptron.
+    """
+
+    vectors: Tensor
+    dot: Tensor
+    run: Run
 
 
-def _mixed(s: Tensor, v: Tensor, mix: Tensor, layers: Layers, epsilon: float) -> _Mixed:
-    n_features = s.shape[1]
-    u, w = (v @ mix.T).split(n_features, dim=-1)
+def _mix(s: Tensor, v: Tensor, mix: Tensor, layers: Layers, epsilon: float) -> _Mixed:
+    vectors = v @ mix.T
+    u, w = vectors.split(s.shape[1], dim=-1)
     q = torch.sqrt((w * w).sum(dim=1) + epsilon)
-    both = torch.cat([s, q], dim=1)
-    a, b, c = run_layers(both, layers)[0].split(n_features, dim=1)
-    return _Mixed(u, w, q, both, a, b, c)
+    run = run_layers(torch.cat([s, q], dim=1), layers)
+    return _Mixed(vectors, (u * w).sum(dim=1), run)
 
 
 class _Update(Primitive):
     @staticmethod
     def forward(
+        kept: list[_Mixed],
         activation: Activation,
         epsilon: float,
         s: Tensor,
@@ -155,15 +200,18 @@ class _Update(Primitive):
         mix: Tensor,
         *flat: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        m = _mixed(s, v, mix, Layers.of(activation, flat), epsilon)
-        new_s = torch.addcmul(s + m.c, m.b, (m.u * m.w).sum(dim=1))
-        return new_s, torch.addcmul(v, m.a[:, None, :], m.u)
+        m = _mix(s, v, mix, Layers.of(activation, flat), epsilon)
+        kept.append(m)
+        n_features = s.shape[1]
+        a, b, c = m.run.result.split(n_features, dim=1)
+        u = m.vectors[:, :, :n_features]
+        return torch.addcmul(s + c, b, m.dot), torch.addcmul(v, a[:, None, :], u)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         remember_tensors(ctx, inputs)
-        ctx.activation, ctx.epsilon = inputs[:2]
-        ctx.save_for_backward(*inputs[2:])
+        ctx.kept, ctx.activation, ctx.epsilon = inputs[:3]
+        ctx.save_for_backward(*inputs[3:])
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -172,14 +220,37 @@ class _Update(Primitive):
             return (None,) * len(ctx.needs_input_grad)
         s, v, mix, *flat = ctx.saved_tensors
         layers = Layers.of(ctx.activation, flat)
-        parameters = any(wanted(ctx)[4:])
+        parameters = any(wanted(ctx)[5:])
 
         def rule(cotangents: Cotangents) -> Cotangents:
-            m = _mixed(s, v, mix, layers, ctx.epsilon)
+            m = kept_or_made(ctx.kept, lambda: _mix(s, v, mix, layers, ctx.epsilon))
             gs, gv = (None if g is None else features_first(g) for g in cotangents)
             return _pull_update((m, v, mix, layers), gs, gv, parameters)
 
-        return None, None, *apply_rule(rule, grads)
+        return None, None, None, *apply_rule(rule, grads)
+
+
+class _Factors(NamedTuple):
+    """What cotangents are multiplied with in the update, features first."""
+
+    u: Tensor
+    w: Tensor
+    unit: Tensor  # w / q
+    dot: Tensor
+    a: Tensor
+    b: Tensor
+    slope: Tensor
+
+    def piece(self, atoms: slice) -> "_Factors":
+        return _Factors(*(x[:, atoms] for x in self))
+
+
+def _factors(m: _Mixed, activation: Activation) -> _Factors:
+    u, w = constant(m.vectors).chunk(2)  # (n_features, n_atoms, 3, 1)
+    rows = constant(torch.cat([m.dot, m.run.result, m.run.inputs[0]], dim=1))
+    dot, a, b, _, _, q = rows.chunk(6)
+    (slope,) = m.run.slopes(activation)
+    return _Factors(u, w, w / q[:, :, None], dot, a, b, slope)
 
 
 def _pull_update(
@@ -188,49 +259,43 @@ def _pull_update(
     gv: Tensor | None,
     parameters: bool,
 ) -> Cotangents:
-    """Pull ``(n_features, n_atoms, n_outputs)`` and ``(.., n_atoms, 3, n_outputs)`` back."""
     m, v, mix, layers = given
-    u, w = constant(m.u), constant(m.w)  # (n_features, n_atoms, 3, 1)
     if gs is None:
         assert gv is not None
         gs = torch.zeros_like(gv[:, :, 0])
-    ga = torch.zeros_like(gs) if gv is None else (gv * u).sum(dim=2)
-    gb = gs * constant((m.u * m.w).sum(dim=1))
-    gboth, own = pull_layers(m.both, layers, torch.cat([ga, gb, gs]), parameters)
-    from_s, from_q = gboth.chunk(2)
-    product = (gs * constant(m.b))[:, :, None]
-    length = (from_q * constant(1 / m.q))[:, :, None]
-    gu = product * w
-    if gv is not None:
-        gu = torch.addcmul(gu, gv, constant(m.a)[:, :, None])
-    gw = torch.addcmul(product * u, length, w)
-    both = torch.cat([gu, gw])
-    new_gv = pull_matrix(mix, both)
-    if gv is not None:
-        new_gv = new_gv + gv
-    gmix = torch.einsum("oicn,icf->nof", both, v) if parameters else None
-    return outputs_first(gs + from_s), outputs_first(new_gv), gmix, *own
+    factors = _factors(m, layers.activation)
+    results: list[tuple[Tensor, ...]] = []
+    seen: list[Sequence[Tensor]] = []
+    mixed: tuple[Tensor, Tensor] = (gs, gs)
+    for piece in pieces(gs.shape[1], 3 * gs[:, :1].nbytes, whole=parameters):
+        vectors = None if gv is None else gv[:, piece]
+        result, seen, mixed = _pull_piece(
+            (factors.piece(piece), mix, layers), gs[:, piece], vectors
+        )
+        results.append(result)
+    new_gs, new_gv = join(results)
+    gmix, own = None, _nothing(layers)
+    if parameters:
+        gmix = torch.einsum("oicn,icf->nof", torch.cat(mixed), v)
+        own = pull_parameters(layers, m.run, seen)
+    return outputs_first(new_gs), outputs_first(new_gv), gmix, *own
 
 
-def features_first(g: Tensor) -> Tensor:
-    """Bring cotangents to ``(n_features, n_atoms, [3,] n_outputs)``.
-
-    Args:
-        g: Shape ``(n_outputs, n_atoms, [3,] n_features)``.
+def _pull_piece(
+    given: tuple[_Factors, Tensor, Layers], gs: Tensor, gv: Tensor | None
+) -> tuple[tuple[Tensor, ...], list[Sequence[Tensor]], tuple[Tensor, Tensor]]:
+    """Pull cotangents of some atoms back.
 
     Returns:
-        Contiguous; nothing is copied between primitives.
+        Cotangents of ``s`` and ``v``; of the perceptron's layers; of ``u`` and ``w``.
     """
-    order = (2, 1, 0) if g.dim() == 3 else (3, 1, 2, 0)
-    return g.permute(order).contiguous()
-
-
-def outputs_first(g: Tensor) -> Tensor:
-    """View the result of a rule with the outputs leading, as autograd has it."""
-    return g.permute((2, 1, 0) if g.dim() == 3 else (3, 1, 2, 0))
-
-
-def constant(x: Tensor) -> Tensor:
-    """Bring what does not depend on the output to ``(n_features, n_atoms, [3,] 1)``."""
-    order = (1, 0) if x.dim() == 2 else (2, 0, 1)
-    return x.permute(order).contiguous()[..., None]
+    f, mix, layers = given
+    ga = torch.zeros_like(gs) if gv is None else contract(gv, f.u)
+    both, seen = pull_layers(layers, [f.slope], [ga, gs * f.dot, gs])
+    from_s, from_q = both.chunk(2)
+    product = (gs * f.b)[:, :, None]
+    gu = product * f.w
+    if gv is not None:
+        gu = plus_product(gu, gv, f.a[:, :, None])
+    gw = plus_product(product * f.u, from_q[:, :, None], f.unit)
+    return (gs + from_s, pull_matrix(mix, [gu, gw], gv)), seen, (gu, gw)

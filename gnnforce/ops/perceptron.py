@@ -13,7 +13,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from gnnforce.ops.rules import Cotangents, Primitive, apply_rule, remember_tensors, wanted
+from gnnforce.ops.rows import (
+    constant,
+    features_first,
+    outputs_first,
+    pull_matrix,
+    times,
+)
+from gnnforce.ops.rules import (
+    Cotangents,
+    Primitive,
+    apply_rule,
+    kept_or_made,
+    remember_tensors,
+    wanted,
+)
 
 Scalar = Callable[[Tensor], Tensor]
 
@@ -67,87 +81,113 @@ def perceptron(x: Tensor, layers: Layers) -> Tensor:
         >>> perceptron(torch.ones(4, 3), layers).shape
         torch.Size([4, 2])
     """
-    result: Tensor = _Perceptron.apply(layers.activation, x, *layers.flat())
-    return result
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
+    result: Tensor = _Perceptron.apply([], layers.activation, rows, *layers.flat())
+    return result.unflatten(0, x.shape[:-1]) if x.dim() != 2 else result
 
 
-def run_layers(x: Tensor, layers: Layers) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Evaluate layers with PyTorch's own operations.
+class Run(NamedTuple):
+    """What layers compute on the way.
 
-    Returns:
-        The result, the input of every layer, and what every activation is applied to.
+    Attributes:
+        result: Shape ``(n_rows, n_out)``.
+        inputs: Of every layer, ``(n_rows, n_in)``.
+        arguments: What every activation is applied to.
     """
-    inputs, arguments = [], []
+
+    result: Tensor
+    inputs: tuple[Tensor, ...]
+    arguments: tuple[Tensor, ...]
+
+    def slopes(self, activation: Activation) -> tuple[Tensor, ...]:
+        """Return the slopes of activations with features first, ``(f, n_rows, 1)``."""
+        return tuple(constant(activation.slope(z)) for z in self.arguments)
+
+
+def run_layers(x: Tensor, layers: Layers) -> Run:
+    """Evaluate layers with PyTorch's own operations."""
+    inputs: list[Tensor] = []
+    arguments: list[Tensor] = []
     y = x
-    for number, (weight, bias) in enumerate(
-        zip(layers.weights, layers.biases, strict=True)
-    ):
-        if number:
+    for weight, bias in zip(layers.weights, layers.biases, strict=True):
+        if inputs:
             arguments.append(y)
             y = layers.activation.value(y)
         inputs.append(y)
         y = linear(y, weight, bias)
-    return y, inputs, arguments
+    return Run(y, tuple(inputs), tuple(arguments))
 
 
 def pull_layers(
-    x: Tensor, layers: Layers, g: Tensor, parameters: bool
-) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    layers: Layers, slopes: Sequence[Tensor], parts: Sequence[Tensor]
+) -> tuple[Tensor, list[Sequence[Tensor]]]:
     """Pull cotangents of all outputs back through layers.
 
     Args:
-        x: Input rows, shape ``(n_rows, n_in)``.
         layers: The layers.
-        g: Cotangents, shape ``(n_out, n_rows, n_outputs)``.
-        parameters: Whether those of the parameters are wanted.
+        slopes: Of the activations, features first.
+        parts: Cotangents, ``(n_p, n_rows, n_outputs)``, the ``n_p`` adding up to ``n_out``.
 
     Returns:
-        Of ``x``, shape ``(n_in, n_rows, n_outputs)``; of weights, then biases, with the
-        outputs leading, or None.
+        Cotangents of the input, and of what every layer returns, in parts.
     """
-    _, inputs, arguments = run_layers(x, layers)
-    weights: list[Tensor | None] = []
-    biases: list[Tensor | None] = []
-    for number in reversed(range(len(layers.weights))):
-        if parameters:
-            weights.insert(0, torch.einsum("orn,ri->noi", g, inputs[number]))
-            no_bias = layers.biases[number] is None
-            biases.insert(0, None if no_bias else g.sum(dim=1).T)
-        g = pull_matrix(layers.weights[number], g)
-        if number:
-            slope = layers.activation.slope(arguments[number - 1])
-            g = g * slope.T[:, :, None]
-    nothing: tuple[Tensor | None, ...] = (None,) * (2 * len(layers.weights))
-    return g, (*weights, *biases) if parameters else nothing
+    seen: list[Sequence[Tensor]] = [parts]
+    for number in reversed(range(1, len(layers.weights))):
+        g = times(pull_matrix(layers.weights[number], seen[0]), slopes[number - 1])
+        seen.insert(0, [g])
+    return pull_matrix(layers.weights[0], seen[0]), seen
 
 
-def pull_matrix(weight: Tensor, g: Tensor) -> Tensor:
-    """Multiply with the transpose of ``weight``: ``(n_out, ...)`` to ``(n_in, ...)``."""
-    return (weight.T @ g.reshape(g.shape[0], -1)).view(-1, *g.shape[1:])
+def pull_parameters(
+    layers: Layers, run: Run, seen: list[Sequence[Tensor]]
+) -> tuple[Tensor | None, ...]:
+    """Return cotangents of weights, then biases, outputs first.
+
+    Args:
+        layers: The layers.
+        run: What they computed.
+        seen: What :func:`pull_layers` returned second.
+    """
+    joined = [torch.cat(list(parts)) for parts in seen]
+    weights = [
+        torch.einsum("orn,ri->noi", g, x)
+        for g, x in zip(joined, run.inputs, strict=True)
+    ]
+    biases = [
+        None if bias is None else g.sum(dim=1).T
+        for g, bias in zip(joined, layers.biases, strict=True)
+    ]
+    return (*weights, *biases)
 
 
 class _Perceptron(Primitive):
     @staticmethod
-    def forward(activation: Activation, x: Tensor, *flat: Tensor | None) -> Tensor:
-        return run_layers(x, Layers.of(activation, flat))[0]
+    def forward(
+        kept: list[Run], activation: Activation, x: Tensor, *flat: Tensor | None
+    ) -> Tensor:
+        run = run_layers(x, Layers.of(activation, flat))
+        kept.append(run)
+        return run.result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         remember_tensors(ctx, inputs)
-        ctx.activation = inputs[0]
-        ctx.save_for_backward(*inputs[1:])
+        ctx.kept, ctx.activation = inputs[:2]
+        ctx.save_for_backward(*inputs[2:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, *flat = ctx.saved_tensors
         layers = Layers.of(ctx.activation, flat)
-        parameters = any(wanted(ctx)[2:])
+        parameters = any(wanted(ctx)[3:])
 
         def rule(cotangents: Cotangents) -> Cotangents:
+            run = kept_or_made(ctx.kept, lambda: run_layers(x, layers))
             (g,) = cotangents
             assert g is not None
-            rows = g.flatten(1, -2).permute(2, 1, 0).contiguous()
-            pulled, own = pull_layers(x.flatten(0, -2), layers, rows, parameters)
-            return pulled.permute(2, 1, 0).unflatten(1, x.shape[:-1]), *own
+            slopes = run.slopes(layers.activation)
+            pulled, seen = pull_layers(layers, slopes, [features_first(g)])
+            own = pull_parameters(layers, run, seen) if parameters else (None,) * len(flat)
+            return outputs_first(pulled), *own
 
-        return None, *apply_rule(rule, (grad,))
+        return None, None, *apply_rule(rule, (grad,))

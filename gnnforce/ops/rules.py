@@ -15,7 +15,7 @@ would do.
 # ruff: noqa: ANN401, SLF001  (autograd passes anything; batched tensors have no public way in)
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch._C import _functorch
 from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 Cotangents = tuple[Tensor | None, ...]
+Kept = TypeVar("Kept")
 Rule = Callable[[Cotangents], Cotangents]
 
 
@@ -131,3 +132,12 @@ def _leading(g: Tensor | None, dim: int | None, size: int) -> Tensor | None:
     if g is None:
         return None
     return g.expand(size, *g.shape) if dim is None else g.movedim(dim, 0)
+
+
+def kept_or_made(kept: list[Kept], make: Callable[[], Kept]) -> Kept:
+    """Return what the forward pass computed, or compute it again to be differentiated.
+
+    The forward pass of an ``autograd.Function`` is not recorded: what it keeps for a rule
+    would be a constant in the derivative of the rule.
+    """
+    return make() if torch.is_grad_enabled() or not kept else kept[0]
