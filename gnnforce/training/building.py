@@ -47,7 +47,7 @@ def build_model(config: TrainingConfig, elements: Sequence[int]) -> ForceField:
         for name, head in options.heads.items()
     ]
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        torch.default_generator.manual_seed(config.seed)  # and no device's
         model = ForceField(
             backbone(**{k: v for k, v in arguments.items() if k in accepted}),
             heads,

@@ -60,7 +60,10 @@ def molecules() -> AtomGraph:
 
 
 def crystals() -> AtomGraph:
-    return batch([AtomGraph.from_atoms(bulk("Si"), 5.0) for _ in range(2)])
+    structures = [bulk("Si"), bulk("Si", a=5.6)]
+    for atoms in structures:
+        atoms.rattle(0.1, seed=0)
+    return batch([AtomGraph.from_atoms(atoms, 5.0) for atoms in structures])
 
 
 def evaluate(model: ForceField, graph: AtomGraph, strategy: str, use: str):
