@@ -36,7 +36,8 @@ def make_field(
     sizes = {"n_features": 8, "n_layers": 2} | sizes
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        backbone = ARCHITECTURES[architecture](ELEMENTS, cutoff=cutoff, **sizes)
+        make = ARCHITECTURES.get(architecture, architecture)  # a name or a class
+        backbone = make(ELEMENTS, cutoff=cutoff, **sizes)
         model = ForceField(backbone, heads, repulsion=repulsion).to(torch.float64)
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
