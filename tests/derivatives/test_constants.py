@@ -87,6 +87,6 @@ def test_a_broken_file_is_warned_about_once(folder, content):
 def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GNNFORCE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="cannot write .* set GNNFORCE_CACHE"):
+    with pytest.raises(UserError, match=r"cannot write .* set GNNFORCE_CACHE"):
         write_constants(CPU, OWN)
     assert constants_for(CPU) is DEFAULTS

@@ -15,7 +15,7 @@ class Square(torch.autograd.Function):
         return x * x
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx, inputs, output):  # noqa: ARG004  (PyTorch's signature)
         ctx.save_for_backward(*inputs)
 
     @staticmethod
@@ -51,7 +51,7 @@ def test_an_operation_of_pytorch_without_a_forward_rule():
 
 def test_no_batching_rule():
     x = torch.ones(3, requires_grad=True)
-    with pytest.raises(UserError, match="'batched' cannot .* no batching rule"):
+    with pytest.raises(UserError, match=r"'batched' cannot .* no batching rule"):
         gradients(Square.apply(x), x, "batched")
     torch.testing.assert_close(gradients(Square.apply(x), x, "loop"), 2 * torch.eye(3))
 

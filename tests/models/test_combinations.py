@@ -127,7 +127,7 @@ def test_refused(model):
     graph = graph_of(water())
     with pytest.raises(StatisticsError, match="'one' has one member"):
         model.predict(graph, weights=deviation_of("one"))
-    with pytest.raises(UnknownHeadError, match="no head 'pbf'.*mean 'pbe'"):
+    with pytest.raises(UnknownHeadError, match=r"no head 'pbf'.*mean 'pbe'"):
         model.predict(graph, weights=mean_of("pbf"))
     with pytest.raises(UnknownHeadError, match="no head 'pbe'"):
         model.predict(graph, weights=mean_of("pbe"), heads=["cc"])

@@ -47,7 +47,7 @@ def test_node_cotangents_are_slopes_of_the_readouts(n_combinations, create_graph
     assert slopes.requires_grad is create_graph
 
 
-def test_readouts_are_evaluated_once_for_all_outputs(monkeypatch):
+def test_readouts_are_evaluated_once_for_all_outputs():
     model = make_field("SchNet", KINDS)
     calls = []
     handle = model.readouts.register_forward_hook(lambda *_: calls.append(1))

@@ -74,7 +74,7 @@ class Clamp(torch.autograd.Function):
 class NoRule(Backbone):
     """Uses an operation that has no forward-mode rule."""
 
-    def __init__(self, elements, n_features=4, n_layers=1, cutoff=5.0):
+    def __init__(self, elements, n_features=4, cutoff=5.0, **_sizes):
         super().__init__(elements, n_features, cutoff)
         self.weight = torch.nn.Parameter(torch.randn(n_features))
 
