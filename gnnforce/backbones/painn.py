@@ -90,10 +90,11 @@ class PaiNN(Backbone):
         du = polynomial_slope(lengths, self.cutoff)[:, None]
         value = torch.cat([basis * u, u], dim=1)  # (n_slots, n_radial + 1)
         slope = torch.cat([slopes * u + basis * du, du], dim=1)
+        sent = value.index_select(0, edges.slots.slot_by_source)
         s = self.embedding(graph.numbers)
         v: Tensor | None = None
         for message, update in zip(self.messages, self.updates, strict=True):
-            s, v = message.chained(edges, s, v, value, slope)
+            s, v = message.chained(edges, s, v, (value, slope, sent))
             s, v = update(s, v)
         return s
 
@@ -152,16 +153,15 @@ class PaiNNMessage(Interaction):
         edges: Edges,
         s: Tensor,
         v: Tensor | None,
-        value: Tensor,
-        slope: Tensor,
+        basis: tuple[Tensor, Tensor, Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Return updated scalars and vectors; radial functions come with slopes."""
+        """Return updated scalars and vectors; see ``Radial`` for the basis."""
         x, *carried = painn_context(s, v, self.context.layers())
         weight = self.filters.weight
         if v is None:  # nothing is carried
             weight = weight[: 2 * self.n_features]
         paths = Paths(embed=(0, 1), carry=() if v is None else (1,))
-        ds, dv = aggregate(paths, edges, Radial(value, slope, weight), x, *carried)
+        ds, dv = aggregate(paths, edges, Radial(*basis, weight), x, *carried)
         return s + ds, dv if v is None else v + dv
 
     def message(

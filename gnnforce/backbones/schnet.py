@@ -139,9 +139,11 @@ class SchNetInteraction(Interaction):
         last = self.filters.layers()
         bias = last.biases[-1]
         assert bias is not None
+        enveloped = torch.cat([value * u, u], dim=1)  # the envelope multiplies the bias
         radial = Radial(
-            torch.cat([value * u, u], dim=1),  # the envelope multiplies the bias too
+            enveloped,
             torch.cat([slope * u + value * du, du], dim=1),
+            enveloped.index_select(0, edges.slots.slot_by_source),
             torch.cat([last.weights[-1], bias[:, None]], dim=1),
         )
         (collected,) = aggregate(Paths(embed=(0,)), edges, radial, self.inward(x))

@@ -44,8 +44,12 @@ def silu_slope(x: Tensor) -> Tensor:
         >>> silu_slope(torch.zeros(1))
         tensor([0.5000])
     """
-    s = torch.sigmoid(x)
-    return s * (1 + x * (1 - s))
+    if torch.is_grad_enabled():
+        s = torch.sigmoid(x)
+        return s * (1 + x * (1 - s))
+    one = x.new_ones(()).expand_as(x)
+    slope: Tensor = torch.ops.aten.silu_backward(one, x)  # one operation instead of five
+    return slope
 
 
 def tanh_slope(x: Tensor) -> Tensor:

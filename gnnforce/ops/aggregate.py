@@ -28,9 +28,22 @@ from torch import Tensor
 
 from gnnforce.ops.bags import send, send_contracted
 from gnnforce.ops.harmonics import harmonics, pull_harmonics
-from gnnforce.ops.rules import Cotangents, Primitive, apply_rule, is_batched, remember_tensors, wanted
+from gnnforce.ops.rows import plus_product
+from gnnforce.ops.rules import (
+    Cotangents,
+    Primitive,
+    apply_rule,
+    is_batched,
+    kept_or_made,
+    remember_tensors,
+    wanted,
+)
 from gnnforce.ops.scatter import scatter_sum
 from gnnforce.ops.slots import Slots
+
+
+# up to which size a layer keeps what it computed on edges, instead of computing it again
+KEPT_ENTRIES = 2**20
 
 
 @dataclass(frozen=True)
@@ -72,12 +85,14 @@ class Radial(NamedTuple):
     Attributes:
         value: ``b``, shape ``(n_slots, n_basis)``; zero beyond the cutoff.
         slope: ``db/dr``, same shape.
+        sent: ``b`` of the edges in the order of their source, ``(n_edges, n_basis)``.
         weight: ``W``, one block of ``n_features`` rows for every path,
             ``(n_paths * n_features, n_basis)``.
     """
 
     value: Tensor
     slope: Tensor
+    sent: Tensor
     weight: Tensor
 
 
@@ -102,37 +117,60 @@ def aggregate(
         One tensor for every degree, of those shapes.
     """
     result: tuple[Tensor, ...] = _Aggregate.apply(
-        paths, edges.slots, edges.lengths, edges.directions, *radial, x, *carried
+        [], paths, edges.slots, edges.lengths, edges.directions, *radial, x, *carried
     )
     return result
 
 
+class _OfEdges(NamedTuple):
+    """What a layer knows of every slot, all of it without outputs.
+
+    Attributes:
+        values: Radial functions of every path, each ``(n_slots, n_features)``.
+        slopes: Their derivatives.
+        x: Scalars of the source for every embedded degree, ``(n_slots, n_features)``.
+        y: Tensors of the source for every carried degree, ``(n_slots, m, n_features)``.
+    """
+
+    values: tuple[Tensor, ...]
+    slopes: tuple[Tensor, ...]
+    x: tuple[Tensor, ...]
+    y: tuple[Tensor, ...]
+
+
 class _Layer(NamedTuple):
-    """Inputs of the primitive that are tensors, tensors with a component axis."""
+    """Inputs of the primitive that are tensors; carried ones have a component axis."""
 
     paths: Paths
     slots: Slots
     directions: Tensor
     value: Tensor
     slope: Tensor
+    sent: Tensor
     weight: Tensor
     x: Tensor | None
     carried: tuple[Tensor, ...]
 
     @property
+    def n_paths(self) -> int:
+        return len(self.paths.embed) + len(self.paths.carry)
+
+    @property
     def n_features(self) -> int:
-        n_paths = len(self.paths.embed) + len(self.paths.carry)
-        return self.weight.shape[0] // n_paths
+        return self.weight.shape[0] // self.n_paths
 
-    def columns(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Split radial functions into those of the embedded and carried degrees."""
-        return values.split(self.n_features, dim=1)
-
-    def sources(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Return scalars and tensors of the source of every slot."""
-        slots = self.slots
-        x = () if self.x is None else self.columns(self.x.index_select(0, slots.source))
-        return x, tuple(y.index_select(0, slots.source) for y in self.carried)
+    def of_edges(self, *, slopes: bool) -> _OfEdges:
+        """Evaluate radial functions and fetch what the sources hold."""
+        source, n_paths = self.slots.source, self.n_paths
+        x: tuple[Tensor, ...] = ()
+        if self.x is not None:
+            x = self.x.index_select(0, source).chunk(len(self.paths.embed), dim=1)
+        return _OfEdges(
+            (self.value @ self.weight.T).chunk(n_paths, dim=1),
+            (self.slope @ self.weight.T).chunk(n_paths, dim=1) if slopes else (),
+            x,
+            tuple(y.index_select(0, source) for y in self.carried),
+        )
 
     def to_blocks(self, values: Tensor, axis: int) -> Tensor:
         """Copy rows of targets to their blocks; nothing to do for one block an atom."""
@@ -143,15 +181,24 @@ class _Layer(NamedTuple):
 class _Aggregate(Primitive):
     @staticmethod
     def forward(
-        paths: Paths, slots: Slots, lengths: Tensor, *tensors: Tensor | None
+        kept: list[_OfEdges],
+        paths: Paths,
+        slots: Slots,
+        lengths: Tensor,
+        *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        return _forward(_layer(paths, slots, tensors))
+        layer = _layer(paths, slots, tensors)
+        small = layer.value.shape[0] * layer.weight.shape[0] <= KEPT_ENTRIES
+        edges = layer.of_edges(slopes=small)
+        if small:
+            kept.append(edges)
+        return _forward(layer, edges)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         remember_tensors(ctx, inputs)
-        ctx.paths, ctx.slots = inputs[:2]
-        ctx.save_for_backward(*inputs[3:])
+        ctx.kept, ctx.paths, ctx.slots = inputs[:3]
+        ctx.save_for_backward(*inputs[4:])
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -159,34 +206,32 @@ class _Aggregate(Primitive):
         if all(g is None for g in grads):
             return (None,) * len(ctx.needs_input_grad)
         layer = _layer(ctx.paths, ctx.slots, ctx.saved_tensors)
-        needed = wanted(ctx)[2:]
+        needed = wanted(ctx)[3:]
         if not is_batched(grads):
             needed = (False, False, *needed[2:])  # see gnnforce.ops.mode.chained
 
         def rule(cotangents: Cotangents) -> Cotangents:
-            return _pull(layer, cotangents, needed)
+            edges = kept_or_made(ctx.kept, lambda: layer.of_edges(slopes=True))
+            return _pull(layer, edges, cotangents, needed)
 
-        return None, None, *apply_rule(rule, grads)
+        return None, None, None, *apply_rule(rule, grads)
 
 
 def _layer(paths: Paths, slots: Slots, tensors: tuple[Tensor | None, ...]) -> _Layer:
-    directions, value, slope, weight, x, *carried = tensors
-    assert directions is not None and value is not None
+    directions, value, slope, sent, weight, x, *carried = tensors
+    assert directions is not None and value is not None and sent is not None
     assert slope is not None and weight is not None
     with_components = tuple(
         y[:, None] if y.dim() == 2 else y for y in carried if y is not None
     )
-    return _Layer(
-        paths, slots, directions.detach(), value, slope, weight, x, with_components
-    )
+    fixed = directions.detach()
+    return _Layer(paths, slots, fixed, value, slope, sent, weight, x, with_components)
 
 
-def _forward(layer: _Layer) -> tuple[Tensor, ...]:
+def _forward(layer: _Layer, edges: _OfEdges) -> tuple[Tensor, ...]:
     slots, paths = layer.slots, layer.paths
-    functions = layer.columns(layer.value @ layer.weight.T)
-    x, y = layer.sources()
     total: dict[int, Tensor] = {}
-    for degree, scalars, radial in zip(paths.embed, x, functions, strict=False):
+    for degree, scalars, radial in zip(paths.embed, edges.x, edges.values, strict=False):
         messages = slots.blocks(scalars * radial)  # (n_blocks, width, n_features)
         if degree == 0:
             total[degree] = messages.sum(dim=1, keepdim=True)
@@ -194,7 +239,7 @@ def _forward(layer: _Layer) -> tuple[Tensor, ...]:
             angular = slots.blocks(harmonics(layer.directions, degree))
             total[degree] = torch.bmm(angular.transpose(1, 2), messages)
     for degree, tensors, radial in zip(
-        paths.carry, y, functions[len(paths.embed) :], strict=True
+        paths.carry, edges.y, edges.values[len(paths.embed) :], strict=True
     ):
         moved = slots.blocks(tensors * radial[:, None]).sum(dim=1)
         total[degree] = total[degree] + moved if degree in total else moved
@@ -215,7 +260,7 @@ def _from_blocks(values: Tensor, slots: Slots) -> Tensor:
 
 
 def _pull(
-    layer: _Layer, cotangents: Cotangents, needed: tuple[bool, ...]
+    layer: _Layer, edges: _OfEdges, cotangents: Cotangents, needed: tuple[bool, ...]
 ) -> Cotangents:
     """Pull cotangents of all outputs back to every input that is asked for."""
     first = {
@@ -225,12 +270,12 @@ def _pull(
     }
     lengths = directions = None
     if needed[0] or needed[1]:
-        lengths, directions = _to_geometry(layer, first)
-    of_radial = needed[2], needed[4]
-    value, weight = _to_radial(layer, cotangents, of_radial)
-    x, carried = _to_sources(layer, first) if any(needed[5:]) else (None, ())
+        lengths, directions = _to_geometry(layer, edges, first)
+    value, weight = _to_radial(layer, edges, cotangents, (needed[2], needed[5]))
+    x, carried = _to_sources(layer, first) if any(needed[6:]) else (None, ())
     nothing = (None,) * len(layer.carried)
-    return lengths, directions, value, None, weight, x, *(carried or nothing)
+    # slopes and what is sent enter the rules only
+    return lengths, directions, value, None, None, weight, x, *(carried or nothing)
 
 
 def _features_first(g: Tensor) -> Tensor:
@@ -240,7 +285,7 @@ def _features_first(g: Tensor) -> Tensor:
 
 
 def _to_geometry(
-    layer: _Layer, cotangents: dict[int, Tensor]
+    layer: _Layer, edges: _OfEdges, cotangents: dict[int, Tensor]
 ) -> tuple[Tensor, Tensor | None]:
     r"""Contract cotangents with the Jacobian of every edge.
 
@@ -248,41 +293,47 @@ def _to_geometry(
         Of lengths ``(n_outputs, n_slots)`` and directions ``(n_outputs, n_slots, 3)``.
     """
     slots, paths = layer.slots, layer.paths
-    x, y = layer.sources()
-    slopes = layer.columns(layer.slope @ layer.weight.T)
-    values = layer.columns(layer.value @ layer.weight.T)
     along: Tensor | None = None
     across: Tensor | None = None
     for degree, cotangent in cotangents.items():
         c = layer.to_blocks(cotangent, 1).transpose(0, 1)  # (n_blocks, features, m, N)
-        angular = harmonics(layer.directions, degree)
-        steep: dict[str, Tensor] = {}
-        if degree in paths.embed:
-            number = paths.embed.index(degree)
-            steep["embed"] = x[number] * slopes[number]
-            if degree > 0:
-                turned = _contract(slots.blocks(x[number] * values[number]), c)
-                part = pull_harmonics(layer.directions, turned, degree)
-                across = part if across is None else across + part
-        if degree in paths.carry:
-            number = paths.carry.index(degree)
-            steep["carry"] = slopes[len(paths.embed) + number]
+        jacobian = slots.blocks(_slopes_along(layer, edges, degree))
         for m in range(2 * degree + 1):
-            terms = []
-            if "embed" in steep:
-                terms.append(steep["embed"] * angular[:, m, None] if degree else steep["embed"])
-            if "carry" in steep:
-                terms.append(steep["carry"] * y[paths.carry.index(degree)][:, m])
-            along = _add_product(along, slots.blocks(sum(terms)), c[:, :, m])
+            along = _add_product(along, jacobian[:, :, m], c[:, :, m])
+        if degree > 0 and degree in paths.embed:
+            number = paths.embed.index(degree)
+            messages = slots.blocks(edges.x[number] * edges.values[number])
+            turned = torch.bmm(messages, c.flatten(2))  # (n_blocks, width, m N)
+            turned = turned.view(-1, 2 * degree + 1, cotangent.shape[3]).transpose(0, 1)
+            part = pull_harmonics(layer.directions, turned, degree)
+            across = part if across is None else across + part
     assert along is not None
     of_directions = None if across is None else across.permute(2, 1, 0)
     return along.flatten(0, 1).T, of_directions
 
 
-def _contract(edges: Tensor, c: Tensor) -> Tensor:
-    """Contract features of slots and targets, ``(m, n_slots, n_outputs)``."""
-    rows = [torch.bmm(edges, c[:, :, m]) for m in range(c.shape[2])]
-    return torch.stack(rows).flatten(1, 2)
+def _slopes_along(layer: _Layer, edges: _OfEdges, degree: int) -> Tensor:
+    """Return the derivative of messages with the edge's length.
+
+    Returns:
+        Shape ``(n_slots, 2 l + 1, n_features)``.
+    """
+    paths = layer.paths
+    total: Tensor | None = None
+    if degree in paths.embed:
+        number = paths.embed.index(degree)
+        total = (edges.x[number] * edges.slopes[number])[:, None]
+        if degree > 0:
+            total = total * harmonics(layer.directions, degree)[:, :, None]
+    if degree in paths.carry:
+        number = paths.carry.index(degree)
+        radial = edges.slopes[len(paths.embed) + number][:, None]
+        carried = edges.y[number]
+        if total is None:
+            return radial * carried
+        total = plus_product(total, radial, carried)
+    assert total is not None
+    return total
 
 
 def _add_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
@@ -302,8 +353,7 @@ def _to_sources(
         Of ``x`` ``(n_outputs, n_atoms, ...)`` and of every carried tensor.
     """
     slots, paths = layer.slots, layer.paths
-    value = layer.value.index_select(0, slots.slot_by_source)  # (n_edges, n_basis)
-    functions = (layer.weight @ value.T).split(layer.n_features)  # (features, n_edges)
+    functions = (layer.weight @ layer.sent.T).chunk(layer.n_paths)  # (f, n_edges)
     parts = []
     for degree, radial in zip(paths.embed, functions, strict=False):
         if degree not in cotangents:
@@ -331,7 +381,7 @@ def _nothing(layer: _Layer, cotangents: dict[int, Tensor]) -> Tensor:
 
 
 def _to_radial(
-    layer: _Layer, cotangents: Cotangents, needed: tuple[bool, bool]
+    layer: _Layer, edges: _OfEdges, cotangents: Cotangents, needed: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Pull cotangents back to the radial functions, edge by edge.
 
@@ -341,7 +391,6 @@ def _to_radial(
     if not any(needed):
         return None, None
     slots, paths = layer.slots, layer.paths
-    x, y = layer.sources()
     rows = {}
     for degree, g in zip(paths.degrees, cotangents, strict=True):
         if g is not None:
@@ -351,13 +400,13 @@ def _to_radial(
     shape = (n_outputs, slots.edge.shape[0], layer.n_features)
     zero = layer.value.new_zeros(1, 1, 1).expand(shape)
     parts = []
-    for degree, scalars in zip(paths.embed, x, strict=True):
+    for degree, scalars in zip(paths.embed, edges.x, strict=True):
         if degree not in rows:
             parts.append(zero)
             continue
         angular = slots.blocks(harmonics(layer.directions, degree))
         parts.append((angular @ rows[degree]).view(shape) * scalars)
-    for degree, tensors in zip(paths.carry, y, strict=True):
+    for degree, tensors in zip(paths.carry, edges.y, strict=True):
         if degree not in rows:
             parts.append(zero)
             continue

@@ -38,11 +38,13 @@ def send(weights: Tensor, table: Tensor, slots: Slots) -> Tensor:
         Shape ``(n_features, n_atoms, m, n_outputs)``.
     """
     step = _step(slots, 1)
+    if step >= len(weights):
+        return _bags(weights, table, slots, 1).view(table.shape)
     parts = [
         _bags(w, t, slots, 1).view(t.shape)
         for w, t in zip(weights.split(step), table.split(step), strict=True)
     ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    return torch.cat(parts)
 
 
 def send_contracted(
@@ -64,11 +66,14 @@ def send_contracted(
     """
     terms = factors.shape[1]
     step = _step(slots, terms)
+    if step >= len(weights):
+        total = _bags(weights[:, :, None] * factors, table, slots, terms)
+        return total.view(*table.shape[:2], table.shape[3])
     parts = [
         _bags(w[:, :, None] * factors, t, slots, terms).view(*t.shape[:2], t.shape[3])
         for w, t in zip(weights.split(step), table.split(step), strict=True)
     ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    return torch.cat(parts)
 
 
 def _step(slots: Slots, terms: int) -> int:

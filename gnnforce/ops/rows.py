@@ -78,17 +78,19 @@ def pull_matrix(
         tensor([3., 3., 3., 3.])
     """
     total = None if start is None else start.reshape(start.shape[0], -1)
-    blocks = weight.split([part.shape[0] for part in parts])
-    own = False
-    for block, part in zip(blocks, parts, strict=True):
+    in_place = False  # the start is not ours to overwrite
+    row = 0
+    for part in parts:
+        block = weight[row : row + part.shape[0]].T
+        row += part.shape[0]
         flat = part.reshape(part.shape[0], -1)
         if total is None:
-            total = block.T @ flat
-        elif own and not torch.is_grad_enabled():
-            total = total.addmm_(block.T, flat)
+            total = block @ flat
+        elif in_place:
+            total.addmm_(block, flat)
         else:
-            total = torch.addmm(total, block.T, flat)
-        own = True
+            total = torch.addmm(total, block, flat)
+        in_place = not torch.is_grad_enabled()
     assert total is not None
     return total.view(-1, *parts[0].shape[1:])
 
