@@ -50,6 +50,10 @@ class MissingQuantityError(UserError, KeyError):
     __str__ = Exception.__str__  # a KeyError would put its message in quotes
 
 
+class GradientError(UserError):
+    """A gradient that is not finite, which would spoil every parameter."""
+
+
 class StatisticsError(UserError):
     """A statistic that the number of members does not define."""
 

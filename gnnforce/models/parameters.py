@@ -69,7 +69,7 @@ def parameter_jacobian(
         >>> {name: tuple(row.shape) for name, row in rows.items()}  # doctest: +ELLIPSIS
         {'readouts.perceptrons.0.weights.0': (3, 3, 16, 32), ...}
     """
-    parameters = dict(model.named_parameters())
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
     if names is not None:
         chosen = matching_names([names] if isinstance(names, str) else names, parameters)
         parameters = {name: parameters[name] for name in parameters if name in chosen}

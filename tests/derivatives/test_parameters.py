@@ -27,9 +27,10 @@ def backward_each(outputs, model):
     return {name: torch.stack(row) for name, row in rows.items()}
 
 
+@pytest.mark.usefixtures("no_slice_loops")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("chunk", [None, 1, 2, 7])
-def test_two_layer_network(dtype, chunk, no_slice_loops):
+def test_two_layer_network(dtype, chunk):
     model = two_layers(dtype)
     outputs = model(torch.randn(4, dtype=dtype))
     expected = backward_each(outputs, model)
@@ -130,7 +131,7 @@ class NoRule(torch.autograd.Function):
         pass
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(_, grad):
         return NoRule.apply(grad)
 
 

@@ -50,13 +50,12 @@ def backward_each(model, graph):
     return result
 
 
+@pytest.mark.usefixtures("no_slice_loops")
 @pytest.mark.parametrize("backbone", [PaiNN, SchNet])
 @pytest.mark.parametrize(
     ("dtype", "rtol"), [(torch.float64, 1e-10), (torch.float32, 1e-4)]
 )
-def test_batch_equals_a_backward_per_output_and_graph(
-    backbone, dtype, rtol, no_slice_loops
-):
+def test_batch_equals_a_backward_per_output_and_graph(backbone, dtype, rtol):
     model = make(backbone, dtype)
     graph = batch([graph_of(atoms) for atoms in structures()])
     expected = backward_each(model, graph)
