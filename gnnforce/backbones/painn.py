@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
-from gnnforce.nn.mlp import MLP, Dense
+from gnnforce.nn.mlp import MLP, Dense, parameter
 from gnnforce.ops.aggregate import Edges, Paths, Radial, aggregate
 from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
 from gnnforce.ops.mode import is_chained
@@ -157,7 +157,7 @@ class PaiNNMessage(Interaction):
     ) -> tuple[Tensor, Tensor]:
         """Return updated scalars and vectors; see ``Radial`` for the basis."""
         x, *carried = painn_context(s, v, self.context.layers())
-        weight = self.filters.weight
+        weight = parameter(self.filters.weight)
         if v is None:  # nothing is carried
             weight = weight[: 2 * self.n_features]
         paths = Paths(embed=(0, 1), carry=() if v is None else (1,))
@@ -202,7 +202,7 @@ class PaiNNUpdate(nn.Module):
         """Return updated scalars and vectors."""
         if is_chained():
             layers = self.context.layers()
-            return painn_update(s, v, self.mix.weight, layers, NORM_EPSILON)
+            return painn_update(s, v, parameter(self.mix.weight), layers, NORM_EPSILON)
         u, w = self.mix(v).split(self.n_features, dim=-1)  # (n_atoms, 3, n_features)
         norm = torch.sqrt((w * w).sum(dim=1) + NORM_EPSILON)  # (n_atoms, n_features)
         a = self.context(torch.cat([s, norm], dim=1))

@@ -62,16 +62,16 @@ class Task:
     shared: Tensor | None
 
 
-def mode_of(engine: str) -> AbstractContextManager[None]:
+def mode_of(engine: str, *, frozen: bool = False) -> AbstractContextManager[None]:
     """Return the context in which a backbone runs for an engine of pull-backs."""
     if engine == "chain":
-        return chained()
+        return chained(frozen=frozen)
     return one_cotangent() if engine == "loop" else nullcontext()
 
 
 def features_of(task: Task, engine: str) -> Features:
     """Run the backbone."""
-    with mode_of(engine):
+    with mode_of(engine, frozen=not task.create_graph):
         rows = task.model.node_rows(task.graph, task.leaf)
     return split_rows(task, rows)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnforce.nn.activations import ACTIVATIONS, SLOPES
-from gnnforce.ops.mode import is_chained
+from gnnforce.ops.mode import is_chained, is_frozen
 from gnnforce.ops.perceptron import Activation, Layers, perceptron, run_layers
 
 
@@ -79,9 +79,16 @@ def layers_of(linears: list[nn.Linear], activation: str) -> Layers:
     """Gather the parameters of linear layers with an activation between them."""
     return Layers(
         Activation(ACTIVATIONS[activation], SLOPES[activation]),
-        tuple(linear.weight for linear in linears),
-        tuple(linear.bias for linear in linears),
+        tuple(parameter(linear.weight) for linear in linears),
+        tuple(
+            None if linear.bias is None else parameter(linear.bias) for linear in linears
+        ),
     )
+
+
+def parameter(value: Tensor) -> Tensor:
+    """Return a parameter, or its value where its derivative is not wanted."""
+    return value.detach() if is_frozen() else value
 
 
 class Activate(nn.Module):

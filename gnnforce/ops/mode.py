@@ -18,13 +18,17 @@ _local = threading.local()
 
 
 @contextmanager
-def chained() -> Iterator[None]:
+def chained(*, frozen: bool = False) -> Iterator[None]:
     """Run backbones on the primitives, in the calling thread.
 
     What is computed inside passes derivatives to edge vectors to batched cotangents only
     (one level of ``torch.func.vmap``); a plain backward pass, as that of a loss, reaches
     the parameters and stops at the edge vectors. There is no second derivative with
     respect to edge vectors.
+
+    Args:
+        frozen: Derivatives with respect to parameters are not wanted either, which spares
+            the primitives asking.
 
     Example:
         >>> with chained():
@@ -33,14 +37,19 @@ def chained() -> Iterator[None]:
         >>> is_chained()
         False
     """
-    before = is_chained()
-    _local.chained = True
+    before = is_chained(), is_frozen()
+    _local.chained, _local.frozen = True, frozen
     try:
         yield
     finally:
-        _local.chained = before
+        _local.chained, _local.frozen = before
 
 
 def is_chained() -> bool:
     """Tell whether the calling thread is inside :func:`chained`."""
     return bool(getattr(_local, "chained", False))
+
+
+def is_frozen() -> bool:
+    """Tell whether the calling thread is inside ``chained(frozen=True)``."""
+    return bool(getattr(_local, "frozen", False))
