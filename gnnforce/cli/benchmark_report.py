@@ -125,14 +125,16 @@ def draw(comparisons: Sequence["Comparison"], path: Path, *, training: bool) -> 
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with plots.styled():
-        size = (5.0 * len(comparisons), 4.4)
+        size = (5.0 * len(comparisons), 4.8)
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(1, len(comparisons), squeeze=False)[0]
         for axis, one in zip(panels, comparisons, strict=True):
             time_panel(axis, one)
         panels[0].set_ylabel("training step (ms)" if training else "time (ms)")
         handles, labels = panels[0].get_legend_handles_labels()
-        panels[0].legend(handles, labels)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=max(3, len(labels) // 2)
+        )
     return plots.save(figure, path)
 
 

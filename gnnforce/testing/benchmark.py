@@ -87,8 +87,9 @@ def compare(setup: Setup, plan: Plan, advance: Advance | None = None) -> Compari
         runs,
         first,
         plan.repeats,
+        budget=2 * plan.max_seconds,
         device=setup.device,
-        after_turn=lambda: advance(f"{setup.name}: timing"),
+        before_turn=lambda: advance(f"{setup.name}: timing"),
     )
     for key, seconds in times.items():
         _row(rows, key).set_times(seconds)
@@ -116,6 +117,7 @@ def _checked(
             advance(f"{setup.name}: checking {row.strategy}, {n} outputs")
             result = step(model, graph, row.strategy)
             row.used = result.strategy
+            row.choice = asdict(result.choice) if result.choice else {}
             reference.judge(row, result)
             runs[n, row.strategy] = partial(step, model, graph, row.strategy)
         if plan.training:

@@ -50,7 +50,7 @@ def training_step(model: ForceField, graph: AtomGraph, strategy: str) -> Predict
     loss = out["forces"].square().mean() + per_atom.square().mean()
     loss.backward()
     values = {name: value.detach() for name, value in out.items()}
-    return Predictions(values, out.outputs, out.strategy)
+    return Predictions(values, out.outputs, out.strategy, choice=out.choice)
 
 
 def gradients_of(model: ForceField) -> dict[str, Tensor]:

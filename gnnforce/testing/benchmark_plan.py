@@ -20,7 +20,8 @@ class Plan:
         strategies: Names; every strategy and ``auto`` when None.
         training: Training steps instead of predictions.
         repeats: Turns of every candidate.
-        max_seconds: Candidates with a slower call are left out.
+        max_seconds: Candidates with a slower call are left out; one that has been timed
+            for twice as long takes no more turns.
         max_mib: Candidates that take more memory are left out; half of what is
             available when None.
         memory: Measure memory, in processes of their own. Without it nothing guards

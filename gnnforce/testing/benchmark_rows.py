@@ -18,6 +18,7 @@ class Row:
             or ``failed``.
         reason: Why there are no numbers.
         used: The strategy that was taken, which ``auto`` chooses.
+        choice: Passes through the backbone, pieces, and why this strategy was taken.
         median_ms: Time of a call, with quartiles.
         lower_quartile_ms: See ``median_ms``.
         upper_quartile_ms: See ``median_ms``.
@@ -38,6 +39,7 @@ class Row:
     status: str = "measured"
     reason: str = ""
     used: str = ""
+    choice: dict[str, Any] = field(default_factory=dict)
     median_ms: float | None = None
     lower_quartile_ms: float | None = None
     upper_quartile_ms: float | None = None

@@ -54,8 +54,9 @@ def in_turns(
     first: Mapping[Key, float],
     rounds: int,
     *,
+    budget: float = float("inf"),
     device: str = "cpu",
-    after_turn: Callable[[], None] = lambda: None,
+    before_turn: Callable[[], None] = lambda: None,
 ) -> dict[Key, list[float]]:
     """Time all candidates round after round.
 
@@ -68,8 +69,10 @@ def in_turns(
         candidates: What to call, by name.
         first: Seconds of an earlier call of each.
         rounds: Number of turns of each, at least one.
+        budget: A candidate takes no more turns when its timed calls have taken this
+            many seconds together.
         device: Where they compute.
-        after_turn: Called after every turn.
+        before_turn: Called before every turn.
 
     Returns:
         Seconds of every timed call, by name.
@@ -84,12 +87,14 @@ def in_turns(
     generator = random.Random(0)
     for _ in range(rounds):
         for key in generator.sample(keys, len(keys)):
+            before_turn()
+            if sum(seconds[key]) > budget:
+                continue
             run = candidates[key]
             if first[key] < QUICK:
                 run()
             calls = min(MOST_CALLS, max(1, int(TURN / max(first[key], 1e-6))))
             seconds[key] += [seconds_of(run, device) for _ in range(calls)]
-            after_turn()
     return seconds
 
 

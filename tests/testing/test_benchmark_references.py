@@ -44,7 +44,7 @@ def test_one_wrong_number_is_noticed(quantity):
 
 
 def test_where_the_loop_is_slow_some_outputs_are_compared():
-    model, graph, reference, row = prepared(6, max_seconds=3.5)
+    model, graph, reference, row = prepared(6, max_seconds=10.0)
     assert reference.outputs == [0, 2, 5]
     out = predict(model, graph, "loop")
     reference.judge(row, out)

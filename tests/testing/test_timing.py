@@ -21,7 +21,7 @@ def test_candidates_take_turns_in_changing_order():
     runs = {name: (lambda name=name: calls.append(name)) for name in names}
     turns = []
     times = in_turns(
-        runs, dict.fromkeys(names, 1.0), 6, after_turn=lambda: turns.append(1)
+        runs, dict.fromkeys(names, 1.0), 6, before_turn=lambda: turns.append(1)
     )
     rounds = [calls[k : k + 4] for k in range(0, len(calls), 4)]
     assert len(rounds) == 6
@@ -36,6 +36,13 @@ def test_quick_ones_are_called_warm_and_more_often():
     times = in_turns({"a": lambda: calls.append(1)}, {"a": 0.0}, 2)
     assert len(times["a"]) == 2 * timing.MOST_CALLS
     assert len(calls) == 2 * (1 + timing.MOST_CALLS)
+
+
+def test_slow_ones_take_fewer_turns():
+    runs = {"slow": lambda: time.sleep(0.03), "quick": lambda: None}
+    times = in_turns(runs, dict.fromkeys(runs, 1.0), 8, budget=0.05)
+    assert len(times["slow"]) == 2
+    assert len(times["quick"]) == 8
 
 
 def test_no_candidates_and_failing_ones():
