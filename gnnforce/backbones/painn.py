@@ -156,13 +156,13 @@ class PaiNNMessage(Interaction):
         basis: tuple[Tensor, Tensor, Tensor],
     ) -> tuple[Tensor, Tensor]:
         """Return updated scalars and vectors; see ``Radial`` for the basis."""
-        x, *carried = painn_context(s, v, self.context.layers())
+        s, x, *vectors = painn_context(s, v, self.context.layers())
         weight = parameter(self.filters.weight)
         if v is None:  # nothing is carried
             weight = weight[: 2 * self.n_features]
         paths = Paths(embed=(0, 1), carry=() if v is None else (1,))
-        ds, dv = aggregate(paths, edges, Radial(*basis, weight), x, *carried)
-        return s + ds, dv if v is None else v + dv
+        ds, dv = aggregate(paths, edges, Radial(*basis, weight), x, *vectors[1:])
+        return s + ds, vectors[0] + dv if vectors else dv
 
     def message(
         self,

@@ -69,10 +69,10 @@ def forces_from_edges(gradients: Tensor, graph: AtomGraph) -> Tensor:
         In eV/Angstrom, shape ``(n_outputs, n_atoms, 3)``.
     """
     source, target = graph.edge_index
-    by_edge = gradients.transpose(0, 1)  # (n_edges, n_outputs, 3)
+    by_edge = gradients.permute(1, 2, 0)  # (n_edges, 3, n_outputs)
     forces = scatter_sum(by_edge, target, graph.n_atoms)
     forces = forces - scatter_sum(by_edge, source, graph.n_atoms)
-    return forces.transpose(0, 1)
+    return forces.permute(2, 0, 1)
 
 
 def virials_from_edges(gradients: Tensor, vectors: Tensor, graph: AtomGraph) -> Tensor:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -209,12 +210,23 @@ def options_of(backbone: Backbone) -> tuple[str, ...]:
     return tuple(name for name in OF_MODELS if name != "chain" or backbone.chained)
 
 
+_n_layers: WeakKeyDictionary[Backbone, int] = WeakKeyDictionary()
+
+
+def _count_layers(backbone: Backbone) -> int:
+    """Count message-passing layers, once: walking over modules takes as long as one does."""
+    if backbone not in _n_layers:
+        parts = backbone.modules()
+        _n_layers[backbone] = sum(isinstance(part, MessagePassing) for part in parts)
+    return _n_layers[backbone]
+
+
 def workload(
     model: "ForceField", graph: AtomGraph, request: Request, n_pooled: int
 ) -> Workload:
     """Describe a request to the cost model."""
     backbone = model.backbone
-    n_layers = sum(isinstance(part, MessagePassing) for part in backbone.modules())
+    n_layers = _count_layers(backbone)
     options = options_of(backbone)
     trusted = options
     if not getattr(backbone, "forward_mode", False):

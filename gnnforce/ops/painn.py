@@ -24,7 +24,6 @@ from gnnforce.ops.rows import (
     constant,
     contract,
     features_first,
-    join,
     outputs_first,
     pieces,
     plus_product,
@@ -45,17 +44,22 @@ def painn_context(s: Tensor, v: Tensor | None, layers: Layers) -> tuple[Tensor, 
 
     .. math:: (x_i, c_i) = \mathrm{MLP}(s_i), \qquad y_i = c_i \odot v_i
 
+    The scalars and vectors themselves are handed through, for the residual connection:
+    what comes back along it is then added in the matrix product of the rule.
+
     Args:
         s: Scalars, shape ``(n_atoms, n_features)``.
         v: Vectors, shape ``(n_atoms, 3, n_features)``, or None before there are any.
         layers: The perceptron of two layers, from ``n_features`` to ``3 n_features``.
 
     Returns:
-        ``x``, shape ``(n_atoms, 2 n_features)``, and ``y``, shaped as ``v``, if there is a
-        ``v``.
+        ``s`` and ``x``, shape ``(n_atoms, 2 n_features)``; then ``v`` and ``y``, shaped as
+        ``v``, if there is a ``v``.
     """
-    result = _Context.apply([], layers.activation, s, v, *layers.flat())
-    return result if isinstance(result, tuple) else (result,)
+    result: tuple[Tensor, ...] = _Context.apply(
+        [], layers.activation, s, v, *layers.flat()
+    )
+    return result
 
 
 class _Context(Primitive):
@@ -66,12 +70,14 @@ class _Context(Primitive):
         s: Tensor,
         v: Tensor | None,
         *flat: Tensor | None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         run = run_layers(s, Layers.of(activation, flat))
         kept.append(run)
         width = 2 * s.shape[1]
         x = run.result[:, :width].contiguous()
-        return x if v is None else (x, run.result[:, None, width:] * v)
+        if v is None:
+            return s.view_as(s), x
+        return s.view_as(s), x, v.view_as(v), run.result[:, None, width:] * v
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -90,51 +96,57 @@ class _Context(Primitive):
 
         def rule(cotangents: Cotangents) -> Cotangents:
             run = kept_or_made(ctx.kept, lambda: run_layers(s, layers))
-            gx, gy = cotangents if v is not None else (cotangents[0], None)
-            return _pull_context((run, v, layers), gx, gy, parameters)
+            first = [None if g is None else features_first(g) for g in cotangents]
+            return _pull_context((run, v, layers), first, parameters)
 
         return None, None, *apply_rule(rule, grads)
 
 
 def _pull_context(
     given: tuple[Run, Tensor | None, Layers],
-    gx: Tensor | None,
-    gy: Tensor | None,
+    cotangents: list[Tensor | None],
     parameters: bool,
 ) -> Cotangents:
     run, v, layers = given
     n_features = run.inputs[0].shape[1]
-    gx, gy = _both(gx, gy, n_features)
-    n_atoms = gx.shape[1]
-    carried = v is not None
-    if v is None:
-        v = gx.new_zeros(n_atoms, 3, n_features)
-    c, vectors = constant(run.result[:, 2 * n_features :]), constant(v)
+    gs, gx, gv, gy = _present(cotangents, n_features)
     slopes = run.slopes(layers.activation)
-    results: list[tuple[Tensor, ...]] = []
-    seen: list[Sequence[Tensor]] = []
-    for piece in pieces(n_atoms, gy[:, :1].nbytes, whole=parameters):
-        y = gy[:, piece]
-        parts = [gx[:, piece], contract(y, vectors[:, piece])]
-        gs, seen = pull_layers(layers, [slope[:, piece] for slope in slopes], parts)
-        results.append((gs, y * c[:, piece, None]))
-    gs, gv = join(results)
-    own = pull_parameters(layers, run, seen) if parameters else _nothing(layers)
-    return outputs_first(gs), outputs_first(gv) if carried else None, *own
+    if v is None:
+        gc = gx.new_zeros(n_features, *gx.shape[1:])
+        new_gs, seen = pull_layers(layers, slopes, [gx, gc], gs)
+        own = pull_parameters(layers, run, seen) if parameters else _nothing(layers)
+        return outputs_first(new_gs), None, *own
+    c, vectors = constant(run.result[:, 2 * n_features :])[:, :, None], constant(v)
+    cuts = list(pieces(gx.shape[1], gy[:, :1].nbytes, whole=parameters))
+    if len(cuts) == 1:
+        new_gs, seen = pull_layers(layers, slopes, [gx, contract(gy, vectors)], gs)
+        new_gv = gy * c if gv is None else torch.addcmul(gv, gy, c)
+        own = pull_parameters(layers, run, seen) if parameters else _nothing(layers)
+        return outputs_first(new_gs), outputs_first(new_gv), *own
+    new_gs, new_gv = torch.empty_like(gx[:n_features]), torch.empty_like(gy)
+    for cut in cuts:
+        y = gy[:, cut]
+        parts = [gx[:, cut], contract(y, vectors[:, cut])]
+        start = None if gs is None else gs[:, cut]
+        pull_layers(layers, [slope[:, cut] for slope in slopes], parts, start, new_gs[:, cut])
+        torch.mul(y, c[:, cut], out=new_gv[:, cut])
+        if gv is not None:
+            new_gv[:, cut] += gv[:, cut]
+    return outputs_first(new_gs), outputs_first(new_gv), *_nothing(layers)
 
 
-def _both(
-    gx: Tensor | None, gy: Tensor | None, n_features: int
-) -> tuple[Tensor, Tensor]:
-    """Bring cotangents of scalars and vectors to features first, zero where absent."""
-    x = None if gx is None else features_first(gx)
-    y = None if gy is None else features_first(gy)
-    if x is None:
-        assert y is not None
-        x = y.new_zeros(2 * n_features, y.shape[1], y.shape[3])
-    if y is None:
-        y = x.new_zeros(n_features, x.shape[1], 3, x.shape[2])
-    return x, y
+def _present(
+    cotangents: list[Tensor | None], n_features: int
+) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor]:
+    """Name the cotangents; what the neighbors were sent is zero where it has none."""
+    gs, gx, gv, gy = (*cotangents, None, None)[:4]
+    some = next(g for g in cotangents if g is not None)
+    n_atoms, n_outputs = some.shape[1], some.shape[-1]
+    if gx is None:
+        gx = some.new_zeros(2 * n_features, n_atoms, n_outputs)
+    if gy is None:
+        gy = some.new_zeros(n_features, n_atoms, 3, n_outputs)
+    return gs, gx, gv, gy
 
 
 def _nothing(layers: Layers) -> tuple[None, ...]:
@@ -263,27 +275,30 @@ def _pull_update(
     if gs is None:
         assert gv is not None
         gs = torch.zeros_like(gv[:, :, 0])
-    factors = _factors(m, layers.activation)
-    results: list[tuple[Tensor, ...]] = []
-    seen: list[Sequence[Tensor]] = []
-    mixed: tuple[Tensor, Tensor] = (gs, gs)
-    for piece in pieces(gs.shape[1], 3 * gs[:, :1].nbytes, whole=parameters):
-        vectors = None if gv is None else gv[:, piece]
-        result, seen, mixed = _pull_piece(
-            (factors.piece(piece), mix, layers), gs[:, piece], vectors
-        )
-        results.append(result)
-    new_gs, new_gv = join(results)
-    gmix, own = None, _nothing(layers)
-    if parameters:
-        gmix = torch.einsum("oicn,icf->nof", torch.cat(mixed), v)
-        own = pull_parameters(layers, m.run, seen)
-    return outputs_first(new_gs), outputs_first(new_gv), gmix, *own
+    f = _factors(m, layers.activation)
+    cuts = list(pieces(gs.shape[1], 3 * gs[:, :1].nbytes, whole=parameters))
+    if len(cuts) == 1:
+        (new_gs, new_gv), seen, mixed = _pull_piece((f, mix, layers), gs, gv)
+        gmix, own = None, _nothing(layers)
+        if parameters:
+            gmix = torch.einsum("oicn,icf->nof", torch.cat(mixed), v)
+            own = pull_parameters(layers, m.run, seen)
+        return outputs_first(new_gs), outputs_first(new_gv), gmix, *own
+    new_gs = torch.empty_like(gs)
+    new_gv = gs.new_empty(gs.shape[0], gs.shape[1], 3, gs.shape[2])
+    for cut in cuts:
+        vectors = None if gv is None else gv[:, cut]
+        out = new_gs[:, cut], new_gv[:, cut]
+        _pull_piece((f.piece(cut), mix, layers), gs[:, cut], vectors, out)
+    return outputs_first(new_gs), outputs_first(new_gv), None, *_nothing(layers)
 
 
 def _pull_piece(
-    given: tuple[_Factors, Tensor, Layers], gs: Tensor, gv: Tensor | None
-) -> tuple[tuple[Tensor, ...], list[Sequence[Tensor]], tuple[Tensor, Tensor]]:
+    given: tuple[_Factors, Tensor, Layers],
+    gs: Tensor,
+    gv: Tensor | None,
+    out: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[tuple[Tensor, Tensor], list[Sequence[Tensor]], tuple[Tensor, Tensor]]:
     """Pull cotangents of some atoms back.
 
     Returns:
@@ -298,4 +313,5 @@ def _pull_piece(
     if gv is not None:
         gu = plus_product(gu, gv, f.a[:, :, None])
     gw = plus_product(product * f.u, from_q[:, :, None], f.unit)
-    return (gs + from_s, pull_matrix(mix, [gu, gw], gv)), seen, (gu, gw)
+    new_gs = torch.add(gs, from_s, out=out[0])
+    return (new_gs, pull_matrix(mix, [gu, gw], gv, out[1])), seen, (gu, gw)

@@ -119,7 +119,11 @@ def run_layers(x: Tensor, layers: Layers) -> Run:
 
 
 def pull_layers(
-    layers: Layers, slopes: Sequence[Tensor], parts: Sequence[Tensor]
+    layers: Layers,
+    slopes: Sequence[Tensor],
+    parts: Sequence[Tensor],
+    start: Tensor | None = None,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, list[Sequence[Tensor]]]:
     """Pull cotangents of all outputs back through layers.
 
@@ -127,6 +131,8 @@ def pull_layers(
         layers: The layers.
         slopes: Of the activations, features first.
         parts: Cotangents, ``(n_p, n_rows, n_outputs)``, the ``n_p`` adding up to ``n_out``.
+        start: What the cotangents of the input are added to, or None.
+        out: Where they are written; see :func:`~gnnforce.ops.rows.pull_matrix`.
 
     Returns:
         Cotangents of the input, and of what every layer returns, in parts.
@@ -135,7 +141,7 @@ def pull_layers(
     for number in reversed(range(1, len(layers.weights))):
         g = times(pull_matrix(layers.weights[number], seen[0]), slopes[number - 1])
         seen.insert(0, [g])
-    return pull_matrix(layers.weights[0], seen[0]), seen
+    return pull_matrix(layers.weights[0], seen[0], start, out), seen
 
 
 def pull_parameters(

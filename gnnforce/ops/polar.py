@@ -73,7 +73,9 @@ class _Polar(Primitive):
                 total = across + u * along
             else:
                 total = u * along
-            return (total.index_select(1, slots.slot).permute(2, 1, 0),)
+            # rows of edges, as the sums to forces want them
+            rows = total.transpose(0, 1).index_select(0, slots.slot)  # (n_edges, 3, N)
+            return (rows.permute(2, 0, 1),)
 
         if all(g is None for g in grads):
             return None, None, None

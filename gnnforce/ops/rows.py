@@ -59,7 +59,10 @@ def contract(g: Tensor, factor: Tensor) -> Tensor:
 
 
 def pull_matrix(
-    weight: Tensor, parts: Sequence[Tensor], start: Tensor | None = None
+    weight: Tensor,
+    parts: Sequence[Tensor],
+    start: Tensor | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     r"""Multiply with the transpose of a weight, its rows in parts.
 
@@ -69,6 +72,8 @@ def pull_matrix(
         weight: ``W``, shape ``(n_out, n_in)``.
         parts: ``g``, shapes ``(n_p, ...)``, the ``n_p`` adding up to ``n_out``.
         start: What is added to, shape ``(n_in, ...)``; not changed.
+        out: Where to write the result when no derivative is recorded, such as a slice of
+            the atoms of a larger tensor; a new tensor when None.
 
     Returns:
         Shape ``(n_in, ...)``.
@@ -77,22 +82,27 @@ def pull_matrix(
         >>> pull_matrix(torch.ones(3, 2), [torch.ones(1, 4), torch.ones(2, 4)])[0]
         tensor([3., 3., 3., 3.])
     """
-    total = None if start is None else start.reshape(start.shape[0], -1)
+    total = None if start is None else _flat(start)
+    target = None if out is None else _flat(out)
     in_place = False  # the start is not ours to overwrite
     row = 0
     for part in parts:
         block = weight[row : row + part.shape[0]].T
         row += part.shape[0]
-        flat = part.reshape(part.shape[0], -1)
         if total is None:
-            total = block @ flat
+            total = torch.mm(block, _flat(part), out=target)
         elif in_place:
-            total.addmm_(block, flat)
+            total.addmm_(block, _flat(part))
         else:
-            total = torch.addmm(total, block, flat)
+            total = torch.addmm(total, block, _flat(part), out=target)
         in_place = not torch.is_grad_enabled()
     assert total is not None
-    return total.view(-1, *parts[0].shape[1:])
+    return total.view(-1, *parts[0].shape[1:]) if out is None else out
+
+
+def _flat(x: Tensor) -> Tensor:
+    """View ``(f, ...)`` as a matrix; a slice of atoms keeps the stride of its rows."""
+    return x.reshape(x.shape[0], -1) if x.is_contiguous() else x.flatten(1)
 
 
 def pieces(n_atoms: int, bytes_per_atom: int, *, whole: bool) -> Iterator[slice]:
@@ -104,7 +114,7 @@ def pieces(n_atoms: int, bytes_per_atom: int, *, whole: bool) -> Iterator[slice]
         whole: Do not cut; nor is anything cut while derivatives are recorded.
 
     Yields:
-        Slices of atoms.
+        Slices of atoms; one when nothing is cut.
 
     Example:
         >>> with torch.no_grad():
@@ -116,10 +126,3 @@ def pieces(n_atoms: int, bytes_per_atom: int, *, whole: bool) -> Iterator[slice]
         size = max(1, CACHE_BYTES // max(1, bytes_per_atom))
     for start in range(0, max(n_atoms, 1), size):
         yield slice(start, min(start + size, n_atoms))
-
-
-def join(results: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Put the results of pieces together along the atoms."""
-    if len(results) == 1:
-        return results[0]
-    return tuple(torch.cat(parts, dim=1) for parts in zip(*results, strict=True))
