@@ -28,7 +28,8 @@ def parameter_gradients(
         outputs: ``y``, any shape; usually ``(n_outputs,)``.
         parameters: Tensors that the outputs were computed from, by name; for example
             ``dict(model.named_parameters())``.
-        chunk: Outputs to pull back at once; all when None. Bounds the memory.
+        chunk: Outputs to pull back at once; all when None. Bounds the memory. With 1
+            they go one after the other, which every operation supports.
         keep: Keep the graph of the outputs, for another derivative.
 
     Returns:
@@ -47,8 +48,6 @@ def parameter_gradients(
         >>> [tuple(row.shape) for row in rows.values()]
         [(2, 5, 4), (2, 5), (2, 2, 5), (2, 2)]
     """
-    if chunk is not None and chunk < 1:
-        raise UserError(f"chunk must be at least one output, not {chunk}")
     if not outputs.requires_grad:
         raise UserError(
             "outputs do not depend on anything that requires a gradient; were they "
@@ -84,15 +83,19 @@ def pull_back_all(
         outputs: ``y``, shape ``(n_outputs,)``.
         inputs: Tensors ``x`` that require a gradient.
         cotangents: ``w``, shape ``(n_cotangents, n_outputs)``.
-        chunk: Cotangents to pull back at once; all when None.
+        chunk: Cotangents to pull back at once; all when None. With 1 they go one after
+            the other, which every operation supports.
         keep: Keep the graph of ``outputs``; it is freed by the last piece otherwise.
 
     Returns:
         For every input ``(n_cotangents, *x.shape)``, each with memory of its own.
 
     Raises:
-        UserError: When an operation has no rule for batched cotangents.
+        UserError: When ``chunk`` is below one, or an operation has no rule for batched
+            cotangents.
     """
+    if chunk is not None and chunk < 1:
+        raise UserError(f"chunk must be at least 1, not {chunk}")
     n_rows = cotangents.shape[0]
     if n_rows == 0 or not inputs:
         return [x.new_zeros(n_rows, *x.shape) for x in inputs]
@@ -116,6 +119,8 @@ def _pull_back(
             outputs, inputs, cotangent, retain_graph=keep, materialize_grads=True
         )
 
+    if len(cotangents) == 1:  # no rule is needed, and nothing gained by one
+        return tuple(row[None] for row in one(cotangents[0]))
     try:
         rows: tuple[Tensor, ...] = torch.func.vmap(one)(cotangents)
     except RuntimeError as error:
@@ -123,9 +128,9 @@ def _pull_back(
         if "vmap" not in text:
             raise
         raise UserError(
-            "an operation of this model has no rule for batched cotangents; give its "
-            "autograd.Function generate_vmap_rule = True or a vmap rule (PyTorch: "
-            f"{text[:200]})"
+            "an operation of this model has no rule for batched cotangents; take "
+            "chunk=1, or give its autograd.Function generate_vmap_rule = True or a vmap "
+            f"rule (PyTorch: {text[:200]})"
         ) from error
     return rows
 

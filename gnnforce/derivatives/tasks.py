@@ -34,6 +34,7 @@ def task_gradients(
     shared: Sequence[Tensor],
     own: Sequence[Tensor] = (),
     *,
+    chunk: int | None = None,
     keep: bool = False,
 ) -> TaskGradients:
     r"""Differentiate the loss of every task, all tasks together.
@@ -45,6 +46,9 @@ def task_gradients(
         shared: Parameters of all tasks, such as the backbone's.
         own: Parameters that one task each depends on, such as those of heads; also
             tensors that hold parameters of several tasks side by side.
+        chunk: Losses to pull back at once; all when None. With 1 they go one after the
+            other, which every operation supports: losses on forces of strategy
+            ``chain`` need it.
         keep: Keep the graph of the losses.
 
     Returns:
@@ -63,7 +67,7 @@ def task_gradients(
     """
     _check(losses, shared, own)
     unit = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
-    rows = pull_back_all(losses, [*shared, *own], unit, keep=keep)
+    rows = pull_back_all(losses, [*shared, *own], unit, chunk, keep)
     # all rows but one are zero: the sum is that one, without a search for it
     return TaskGradients(
         rows[: len(shared)], [row.sum(dim=0) for row in rows[len(shared) :]]
@@ -77,6 +81,7 @@ def backward_tasks(
     aggregator: Aggregator | None = None,
     *,
     weights: Sequence[float] | Tensor | None = None,
+    chunk: int | None = None,
     keep: bool = False,
 ) -> None:
     r"""Add gradients of several tasks to ``.grad``, in place of ``loss.backward()``.
@@ -100,6 +105,7 @@ def backward_tasks(
         aggregator: Combines a matrix ``(n_tasks, n_numbers)`` to ``(n_numbers,)``:
             an aggregator of TorchJD, or any function; None for the sum.
         weights: ``w``, shape ``(n_tasks,)``, not negative; ones when None.
+        chunk: Losses to pull back at once; see :func:`task_gradients`.
         keep: Keep the graph of the losses.
 
     Raises:
@@ -120,7 +126,7 @@ def backward_tasks(
         rows, gradients = task_gradients(weighted.sum()[None], [*shared, *own], keep=keep)
         gradients = [row[0] for row in rows]
     else:
-        rows, of_own = task_gradients(weighted, shared, own, keep=keep)
+        rows, of_own = task_gradients(weighted, shared, own, chunk=chunk, keep=keep)
         _check_finite(of_own)
         gradients = [*combine(rows, aggregator), *of_own]
     for parameter, gradient in zip([*shared, *own], gradients, strict=True):

@@ -17,7 +17,7 @@ from gnnforce.derivatives.tasks import (
 from gnnforce.errors import ConfigError, GradientError, UserError
 
 
-class TwoTasks:
+class ThreeTasks:
     """A shared layer, a head for each of three tasks, and losses on slopes as well."""
 
     def __init__(self, dtype=torch.float64):
@@ -48,10 +48,11 @@ class TwoTasks:
 
 @pytest.mark.usefixtures("no_slice_loops")
 @pytest.mark.parametrize("slopes", [False, True])
-def test_rows_equal_a_gradient_per_task(slopes):
-    net = TwoTasks()
+@pytest.mark.parametrize("chunk", [None, 1, 2])
+def test_rows_equal_a_gradient_per_task(slopes, chunk):
+    net = ThreeTasks()
     losses = net.losses(slopes)
-    got = task_gradients(losses, net.shared, net.own, keep=True)
+    got = task_gradients(losses, net.shared, net.own, chunk=chunk, keep=True)
     rows = [net.grads(loss) for loss in losses]
     n = len(net.shared)
     for place, row in enumerate(got.shared):
@@ -67,7 +68,7 @@ def test_rows_equal_a_gradient_per_task(slopes):
 
 @pytest.mark.parametrize("weights", [None, [1.0, 0.25, 3.0], torch.tensor([0.0, 2.0, 1])])
 def test_fixed_weights_are_the_backward_of_the_weighted_sum(weights):
-    net = TwoTasks()
+    net = ThreeTasks()
     factors = torch.ones(3) if weights is None else torch.as_tensor(weights)
     expected = net.grads((net.losses() * factors.double()).sum())
     backward_tasks(net.losses(), net.shared, net.own, weights=weights)
@@ -79,7 +80,7 @@ def test_fixed_weights_are_the_backward_of_the_weighted_sum(weights):
 
 
 def test_the_sum_as_an_aggregator_is_the_sum():
-    net = TwoTasks()
+    net = ThreeTasks()
     weights = [1.0, 0.25, 3.0]
     expected = net.grads((net.losses() * torch.tensor(weights).double()).sum())
     backward_tasks(
@@ -90,7 +91,7 @@ def test_the_sum_as_an_aggregator_is_the_sum():
 
 
 def test_an_aggregator_sees_the_shared_gradients_and_leaves_the_own():
-    net = TwoTasks()
+    net = ThreeTasks()
     losses = net.losses()
     rows = [net.grads(loss) for loss in losses]
     seen = []
@@ -165,6 +166,7 @@ def test_refused():
         ("stands twice", (losses, [w], [w]), {}),
         ("stands twice", (losses, [w, w]), {}),
         ("one weight for each of the 2 losses", (losses, [w]), {"weights": [1.0]}),
+        ("at least 1, not 0", (losses, [w], [], lambda rows: rows[0]), {"chunk": 0}),
         ("not negative", (losses, [w]), {"weights": [1.0, -1.0]}),
         ("must be finite", (losses, [w]), {"weights": [1.0, float("nan")]}),
         (
@@ -240,7 +242,7 @@ def test_mgda_is_the_shortest_convex_combination():
 @pytest.mark.parametrize("name", AGGREGATORS)
 def test_torchjd_end_to_end(name):
     pytest.importorskip("torchjd")
-    net = TwoTasks()
+    net = ThreeTasks()
     losses = net.losses()
     rows = [net.grads(loss) for loss in losses]
     matrix = torch.stack([torch.cat([g.flatten() for g in row[:2]]) for row in rows])

@@ -180,7 +180,7 @@ def test_refused():
         parameter_jacobian(model, AtomGraph.from_atoms(molecule("H2O"), 3.0))
     with pytest.raises(UnknownElementError):
         parameter_jacobian(model, graph_of(molecule("NH3")))
-    with pytest.raises(UserError, match="chunk must be at least one output"):
+    with pytest.raises(UserError, match="chunk must be at least 1"):
         parameter_jacobian(model, graph_of(molecule("H2O")), chunk=0)
 
 
