@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gnnforce.derivatives.api import gradients
     from gnnforce.graph.atom_graph import AtomGraph
     from gnnforce.graph.batch import batch
+    from gnnforce.models.calibration import calibrate
     from gnnforce.models.checkpoint import load
+    from gnnforce.models.combinations import deviation_of, difference_of, mean_of
     from gnnforce.models.force_field import ForceField
     from gnnforce.models.predictions import Predictions
     from gnnforce.readouts.head import Head
@@ -33,8 +35,12 @@ _HOMES = {
     "Predictions": "models.predictions",
     "SchNet": "backbones.schnet",
     "batch": "graph.batch",
+    "calibrate": "models.calibration",
+    "deviation_of": "models.combinations",
+    "difference_of": "models.combinations",
     "gradients": "derivatives.api",
     "load": "models.checkpoint",
+    "mean_of": "models.combinations",
 }
 
 __all__ = [
@@ -47,8 +53,12 @@ __all__ = [
     "Predictions",
     "SchNet",
     "batch",
+    "calibrate",
+    "deviation_of",
+    "difference_of",
     "gradients",
     "load",
+    "mean_of",
 ]
 
 

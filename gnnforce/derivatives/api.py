@@ -24,7 +24,8 @@ def gradients(
     Args:
         outputs: ``y``, shape ``(n_outputs,)``, computed from ``inputs``.
         inputs: ``x``, a tensor that requires a gradient, any shape.
-        strategy: ``"loop"``, ``"batched"`` or ``"auto"``.
+        strategy: ``"loop"``, ``"batched"`` or ``"auto"``; the others need to know the
+            model and are options of ``ForceField.predict``.
         create_graph: Keep the gradients differentiable (and the graph alive).
 
     Returns:

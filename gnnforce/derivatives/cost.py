@@ -7,6 +7,10 @@ from typing import Any
 from gnnforce.derivatives.splitting import rows_at_once
 from gnnforce.derivatives.strategies import check_strategy
 
+# Tensors of n_features that a row holds at a time, per atom and per edge.
+TENSORS = {"loop": (14, 14), "batched": (14, 14), "forward": (32, 32), "chain": (16, 0)}
+KEPT_CHAIN = 28  # and per layer, when the graph is kept
+
 FEATURE_PRODUCTS = 8  # work of an atom in units of that of an edge
 
 
@@ -146,15 +150,13 @@ def row_bytes(strategy: str, work: Workload) -> float:
 
     A vectorized pass holds a few tensors of the size of the messages, ``(n_edges, 3
     n_features)``; the chain holds node tensors and one ``(n_edges, 3)``. A kept graph
-    holds those of all layers.
+    holds those of all layers. The counts of tensors are those of PaiNN, by the growth of
+    the process with the number of rows; SchNet takes less.
     """
     engine = engine_of(strategy, work)
-    nodes, edges = {
-        "loop": (12, 12),
-        "batched": (12, 12),
-        "forward": (12, 12),
-        "chain": (16, 0),
-    }[engine]
+    nodes, edges = TENSORS[engine]
+    if engine == "chain" and work.create_graph:
+        nodes = KEPT_CHAIN
     layers = work.n_layers if work.create_graph else 1
     inner = (nodes * work.n_atoms + edges * work.n_edges) * work.n_features * layers
     outer = 6 * work.n_edges + 6 * work.n_atoms

@@ -24,12 +24,14 @@ from gnnforce.derivatives.strategies import (
     check_strategy,
     pull_back,
 )
+from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.views import edge_vectors, has_stress, volumes
 from gnnforce.models.combinations import Weights, count, weights_of
 from gnnforce.models.pooled import by_jacobian, describe, pools_for
 from gnnforce.models.stages import Slopes, Task, by_nodes, pulled, slopes_of_edges
 from gnnforce.models.tangents import by_forward, n_directions
+from gnnforce.ops.recompute import recomputing
 from gnnforce.ops.scatter import one_cotangent
 from gnnforce.quantities import QUANTITIES
 from gnnforce.readouts.head import OutputTable
@@ -133,7 +135,8 @@ def run(task: Task, strategy: str, engine: str, pools: Pools) -> tuple[Outputs, 
 
 def by_loop(task: Task) -> tuple[Outputs, Slopes]:
     """Differentiate the energy of one output after the other: the reference."""
-    with one_cotangent():
+    again = task.create_graph and task.model.backbone.checkpointing
+    with one_cotangent(), recomputing(again):
         out = task.model(task.graph, task.leaf, task.table, frozen=not task.create_graph)
     return out, pulled(task, "loop", out.energy, cotangents_of(task, out.energy))
 
@@ -210,6 +213,20 @@ def options_of(backbone: Backbone) -> tuple[str, ...]:
     return tuple(name for name in OF_MODELS if name != "chain" or backbone.chained)
 
 
+def only_loop(strategy: str) -> tuple[str, ...]:
+    """Return the one strategy that activation checkpointing has.
+
+    Raises:
+        UserError: For another one, with the remedy.
+    """
+    if strategy in OF_MODELS and strategy != "loop":
+        raise UserError(
+            f"strategy {strategy!r} cannot recompute layers: use strategy='loop' or 'auto', "
+            "or switch activation checkpointing off (model.backbone.checkpointing = False)"
+        )
+    return ("loop",)
+
+
 _n_layers: WeakKeyDictionary[Backbone, int] = WeakKeyDictionary()
 
 
@@ -228,8 +245,10 @@ def workload(
     backbone = model.backbone
     n_layers = _count_layers(backbone)
     options = options_of(backbone)
+    if request.create_graph and backbone.checkpointing:
+        options = only_loop(request.strategy)
     trusted = options
-    if not getattr(backbone, "forward_mode", False):
+    if not backbone.chained:  # nobody knows whether its operations have forward rules
         trusted = tuple(name for name in options if name != "forward")
     return Workload(
         n_rows=request.n_rows,

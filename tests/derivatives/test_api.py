@@ -51,3 +51,14 @@ def test_outputs_made_without_gradients_are_refused():
         y = x**2
     with pytest.raises(UserError, match="no_grad"):
         gradients(y, x)
+
+
+@pytest.mark.parametrize("strategy", ["chain", "jacobian", "forward"])
+def test_strategies_that_need_a_model(strategy):
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(UserError) as error:
+        gradients(x**2, x, strategy)
+    assert str(error.value) == (
+        f"strategy '{strategy}' needs to know the model: use ForceField.predict(graph, "
+        f"strategy='{strategy}'). Any other outputs have auto, loop, batched"
+    )
