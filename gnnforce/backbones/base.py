@@ -1,7 +1,7 @@
 """What every backbone is, and the message-passing layer that they share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Optional
 
 import torch
@@ -11,7 +11,8 @@ from torch_geometric.nn import MessagePassing
 from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementTable
-from gnnforce.ops.scatter import gather, scatter_sum
+from gnnforce.ops.recompute import is_recomputing, recomputed
+from gnnforce.ops.scatter import gather, one_cotangent, scatter_sum
 
 BACKBONES: dict[str, type["Backbone"]] = {}
 
@@ -29,7 +30,8 @@ class Backbone(nn.Module, ABC):
     that reads ``graph.charge`` or ``graph.spin_multiplicity`` names them in the class
     attribute ``conditioned_on``, so that a calculator notices when they change. One whose
     layers run on the aggregation primitive inside :func:`gnnforce.ops.mode.chained` says so
-    with ``chained = True`` and has the strategy ``"chain"``.
+    with ``chained = True`` and has the strategy ``"chain"``. One that calls its layers through
+    :meth:`layer` says so with ``layered = True`` and has activation checkpointing.
 
     Args:
         elements: Atomic numbers of the training set.
@@ -42,6 +44,8 @@ class Backbone(nn.Module, ABC):
 
     conditioned_on: ClassVar[tuple[str, ...]] = ()
     chained: ClassVar[bool] = False
+    layered: ClassVar[bool] = False
+    _checkpointing = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         """Register the architecture by name."""
@@ -69,6 +73,57 @@ class Backbone(nn.Module, ABC):
         Returns:
             Invariant features, shape ``(n_atoms, n_features)``.
         """
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether training keeps only the inputs of layers, and computes the rest again.
+
+        This is for systems whose graph does not fit into memory: with ``predict(...,
+        create_graph=True)`` every layer is evaluated once more for the forces and twice
+        more for the gradients of a loss on them. Results are the same; the strategy is the
+        loop. Nothing else changes, and model files do not keep the setting.
+
+        Raises:
+            UserError: When it is switched on for a backbone without ``layered``.
+
+        Example:
+            >>> from gnnforce.backbones.painn import PaiNN
+            >>> backbone = PaiNN([1, 8])
+            >>> backbone.checkpointing = True
+        """
+        return self._checkpointing
+
+    @checkpointing.setter
+    def checkpointing(self, value: bool) -> None:
+        if value and not self.layered:
+            raise UserError(
+                f"{type(self).__name__} has no activation checkpointing: let its forward "
+                "call the layers through self.layer(...), and set layered = True"
+            )
+        self._checkpointing = bool(value)
+
+    @staticmethod
+    def layer(
+        run: Callable[..., tuple[Tensor, ...]],
+        parts: list[nn.Module],
+        *inputs: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """Call a layer, in a way that keeps its inputs only where that is wanted.
+
+        Args:
+            run: Maps the inputs to a tuple of tensors and draws no random numbers.
+            parts: The modules whose parameters it uses.
+            inputs: Tensors that depend on positions or parameters.
+        """
+        if not (is_recomputing() and torch.is_grad_enabled()):
+            return run(*inputs)
+
+        def plain(*inputs: Tensor | None) -> tuple[Tensor, ...]:
+            with one_cotangent():  # also where it is computed again, in whatever thread
+                return run(*inputs)
+
+        parameters = [one for part in parts for one in part.parameters()]
+        return recomputed(plain, *inputs, parameters=parameters)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, to save and rebuild the backbone."""

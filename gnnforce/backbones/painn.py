@@ -1,5 +1,6 @@
 """PaiNN: polarizable atom interactions (Schuett et al., arXiv 2102.03150)."""
 
+from functools import partial
 from typing import Any, ClassVar, Optional
 
 import torch
@@ -15,6 +16,7 @@ from gnnforce.ops.mode import is_chained
 from gnnforce.ops.painn import painn_context, painn_update
 from gnnforce.ops.polar import polar
 from gnnforce.ops.radial import bessel_basis, bessel_slopes
+from gnnforce.ops.recompute import is_recomputing
 from gnnforce.ops.slots import slots_of
 
 NORM_EPSILON = 1e-8  # keeps the slope of a vector's length finite at zero
@@ -45,6 +47,7 @@ class PaiNN(Backbone):
     """
 
     chained: ClassVar[bool] = True
+    layered: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -74,6 +77,11 @@ class PaiNN(Backbone):
         radial = torch.cat([radial, envelope], dim=1)  # (n_edges, n_radial + 1)
         s = self.embedding(graph.numbers)  # (n_atoms, n_features)
         v: Tensor | None = None  # (n_atoms, 3, n_features); no vectors before layer 1
+        if is_recomputing():  # filters belong to what is not kept
+            for message, update in zip(self.messages, self.updates, strict=True):
+                run = partial(_layer, message=message, update=update, graph=graph)
+                s, v = self.layer(run, [message, update], s, v, radial, directions)
+            return s
         filters = self._filters(radial)
         for message, update, w in zip(self.messages, self.updates, filters, strict=True):
             s, v = message(graph, s, v, w, directions)
@@ -177,6 +185,23 @@ class PaiNNMessage(Interaction):
         if v_j is None:
             return scalar, turned
         return scalar, carry[:, None, :] * v_j + turned
+
+
+def _layer(
+    s: Tensor,
+    v: Tensor | None,
+    radial: Tensor,
+    directions: Tensor,
+    *,
+    message: nn.Module,
+    update: nn.Module,
+    graph: AtomGraph,
+) -> tuple[Tensor, Tensor]:
+    """Run both blocks of a layer, which makes its own filters."""
+    assert isinstance(message, PaiNNMessage)
+    s, v = message(graph, s, v, message.filters(radial), directions)
+    result: tuple[Tensor, Tensor] = update(s, v)
+    return result
 
 
 class PaiNNUpdate(nn.Module):

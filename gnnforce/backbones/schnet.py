@@ -1,5 +1,6 @@
 """SchNet: continuous-filter convolutions (Schuett et al., arXiv 1706.08566)."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -48,6 +49,7 @@ class SchNet(Backbone):
     """
 
     chained: ClassVar[bool] = True
+    layered: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -75,7 +77,8 @@ class SchNet(Backbone):
         envelope = polynomial_envelope(lengths, self.cutoff)[:, None]  # (n_edges, 1)
         x = self.embedding(graph.numbers)  # (n_atoms, n_features)
         for interaction in self.interactions:
-            x = x + interaction(graph, x, radial, envelope)
+            run = partial(_layer, interaction=interaction, graph=graph)
+            (x,) = self.layer(run, [interaction], x, radial, envelope)
         return x
 
     def _chained(self, graph: AtomGraph, vectors: Tensor) -> Tensor:
@@ -100,6 +103,18 @@ class SchNet(Backbone):
             "n_layers": len(self.interactions),
             "n_radial": self.n_radial,
         }
+
+
+def _layer(
+    x: Tensor,
+    radial: Tensor,
+    envelope: Tensor,
+    *,
+    interaction: nn.Module,
+    graph: AtomGraph,
+) -> tuple[Tensor]:
+    """Add the update of one block."""
+    return (x + interaction(graph, x, radial, envelope),)
 
 
 class SchNetInteraction(Interaction):
