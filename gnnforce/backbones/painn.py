@@ -13,7 +13,8 @@ from gnnforce.nn.mlp import MLP, Dense, parameter
 from gnnforce.ops.aggregate import Edges, Paths, Radial, aggregate
 from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
 from gnnforce.ops.mode import is_chained
-from gnnforce.ops.painn import painn_context, painn_update
+from gnnforce.ops.painn import Update, painn_node
+from gnnforce.ops.perceptron import run_layers
 from gnnforce.ops.polar import polar
 from gnnforce.ops.radial import bessel_basis, bessel_slopes
 from gnnforce.ops.recompute import is_recomputing
@@ -100,10 +101,18 @@ class PaiNN(Backbone):
         slope = torch.cat([slopes * u + basis * du, du], dim=1)
         sent = value.index_select(0, edges.slots.slot_by_source)
         s = self.embedding(graph.numbers)
+        if not self.messages:
+            return s
         v: Tensor | None = None
-        for message, update in zip(self.messages, self.updates, strict=True):
-            s, v = message.chained(edges, s, v, (value, slope, sent))
-            s, v = update(s, v)
+        x, y = self.messages[0].first(s), ()
+        contexts = [*(message.context.layers() for message in self.messages), None][1:]
+        for message, update, context in zip(
+            self.messages, self.updates, contexts, strict=True
+        ):
+            ds, dv = message.chained(edges, (value, slope, sent), x, *y)
+            s, *rest = painn_node((s, ds), (v, dv), update.parts(), context)
+            if rest:
+                v, x, *y = rest
         return s
 
     def _filters(self, radial: Tensor) -> tuple[Tensor, ...]:
@@ -156,21 +165,20 @@ class PaiNNMessage(Interaction):
         ds, dv = self.collect(graph, {"phi": self.context(s), "v": v}, edges)
         return s + ds, dv if v is None else v + dv
 
+    def first(self, s: Tensor) -> Tensor:
+        """Return what is sent before there are vectors, ``(n_atoms, 2 n_features)``."""
+        sent: Tensor = run_layers(s, self.context.layers()).result
+        return sent[:, : 2 * self.n_features]
+
     def chained(
-        self,
-        edges: Edges,
-        s: Tensor,
-        v: Tensor | None,
-        basis: tuple[Tensor, Tensor, Tensor],
-    ) -> tuple[Tensor, Tensor]:
-        """Return updated scalars and vectors; see ``Radial`` for the basis."""
-        s, x, *vectors = painn_context(s, v, self.context.layers())
+        self, edges: Edges, basis: tuple[Tensor, Tensor, Tensor], x: Tensor, *y: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Return changes of scalars and vectors; see ``Radial`` for the basis."""
         weight = parameter(self.filters.weight)
-        if v is None:  # nothing is carried
+        if not y:  # nothing is carried
             weight = weight[: 2 * self.n_features]
-        paths = Paths(embed=(0, 1), carry=() if v is None else (1,))
-        ds, dv = aggregate(paths, edges, Radial(*basis, weight), x, *vectors[1:])
-        return s + ds, vectors[0] + dv if vectors else dv
+        paths = Paths(embed=(0, 1), carry=(1,) if y else ())
+        return aggregate(paths, edges, Radial(*basis, weight), x, *y)
 
     def message(
         self,
@@ -225,12 +233,14 @@ class PaiNNUpdate(nn.Module):
 
     def forward(self, s: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return updated scalars and vectors."""
-        if is_chained():
-            layers = self.context.layers()
-            return painn_update(s, v, parameter(self.mix.weight), layers, NORM_EPSILON)
         u, w = self.mix(v).split(self.n_features, dim=-1)  # (n_atoms, 3, n_features)
         norm = torch.sqrt((w * w).sum(dim=1) + NORM_EPSILON)  # (n_atoms, n_features)
         a = self.context(torch.cat([s, norm], dim=1))
         a_vv, a_sv, a_ss = a.split(self.n_features, dim=1)
         s = s + a_ss + a_sv * (u * w).sum(dim=1)
         return s, v + a_vv[:, None, :] * u
+
+    def parts(self) -> Update:
+        """Return the parameters as the primitive takes them."""
+        weight = parameter(self.mix.weight)
+        return Update(weight, self.context.layers(), NORM_EPSILON)

@@ -43,7 +43,7 @@ from gnnforce.ops.slots import Slots
 
 
 # up to which size a layer keeps what it computed on edges, instead of computing it again
-KEPT_ENTRIES = 2**20
+KEPT_ENTRIES = 2**21
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-r"""The parts of PaiNN that act on each atom by itself, as primitives.
+r"""What PaiNN does on each atom between two sums over neighbors, as one primitive.
 
-Their rules work on cotangents with features first and outputs last
-(:mod:`gnnforce.ops.rows`), a piece of the atoms at a time.
+Its rule works on cotangents with features first and outputs last
+(:mod:`gnnforce.ops.rows`), a piece of the atoms at a time, so that what passes from one step
+of the rule to the next stays in the cache.
 """
 
 # ruff: noqa: ANN401  (autograd.Function prescribes names and passes anything)
@@ -39,185 +40,125 @@ from gnnforce.ops.rules import (
 )
 
 
-def painn_context(s: Tensor, v: Tensor | None, layers: Layers) -> tuple[Tensor, ...]:
-    r"""Prepare what an atom sends to its neighbors.
-
-    .. math:: (x_i, c_i) = \mathrm{MLP}(s_i), \qquad y_i = c_i \odot v_i
-
-    The scalars and vectors themselves are handed through, for the residual connection:
-    what comes back along it is then added in the matrix product of the rule.
-
-    Args:
-        s: Scalars, shape ``(n_atoms, n_features)``.
-        v: Vectors, shape ``(n_atoms, 3, n_features)``, or None before there are any.
-        layers: The perceptron of two layers, from ``n_features`` to ``3 n_features``.
-
-    Returns:
-        ``s`` and ``x``, shape ``(n_atoms, 2 n_features)``; then ``v`` and ``y``, shaped as
-        ``v``, if there is a ``v``.
-    """
-    result: tuple[Tensor, ...] = _Context.apply(
-        [], layers.activation, s, v, *layers.flat()
-    )
-    return result
-
-
-class _Context(Primitive):
-    @staticmethod
-    def forward(
-        kept: list[Run],
-        activation: Activation,
-        s: Tensor,
-        v: Tensor | None,
-        *flat: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        run = run_layers(s, Layers.of(activation, flat))
-        kept.append(run)
-        width = 2 * s.shape[1]
-        x = run.result[:, :width].contiguous()
-        if v is None:
-            return s.view_as(s), x
-        return s.view_as(s), x, v.view_as(v), run.result[:, None, width:] * v
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        remember_tensors(ctx, inputs)
-        ctx.kept, ctx.activation = inputs[:2]
-        ctx.save_for_backward(*inputs[2:])
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if all(g is None for g in grads):
-            return (None,) * len(ctx.needs_input_grad)
-        s, v, *flat = ctx.saved_tensors
-        layers = Layers.of(ctx.activation, flat)
-        parameters = any(wanted(ctx)[4:])
-
-        def rule(cotangents: Cotangents) -> Cotangents:
-            run = kept_or_made(ctx.kept, lambda: run_layers(s, layers))
-            first = [None if g is None else features_first(g) for g in cotangents]
-            return _pull_context((run, v, layers), first, parameters)
-
-        return None, None, *apply_rule(rule, grads)
-
-
-def _pull_context(
-    given: tuple[Run, Tensor | None, Layers],
-    cotangents: list[Tensor | None],
-    parameters: bool,
-) -> Cotangents:
-    run, v, layers = given
-    n_features = run.inputs[0].shape[1]
-    gs, gx, gv, gy = _present(cotangents, n_features)
-    slopes = run.slopes(layers.activation)
-    if v is None:
-        gc = gx.new_zeros(n_features, *gx.shape[1:])
-        new_gs, seen = pull_layers(layers, slopes, [gx, gc], gs)
-        own = pull_parameters(layers, run, seen) if parameters else _nothing(layers)
-        return outputs_first(new_gs), None, *own
-    c, vectors = constant(run.result[:, 2 * n_features :])[:, :, None], constant(v)
-    cuts = list(pieces(gx.shape[1], gy[:, :1].nbytes, whole=parameters))
-    if len(cuts) == 1:
-        new_gs, seen = pull_layers(layers, slopes, [gx, contract(gy, vectors)], gs)
-        new_gv = gy * c if gv is None else torch.addcmul(gv, gy, c)
-        own = pull_parameters(layers, run, seen) if parameters else _nothing(layers)
-        return outputs_first(new_gs), outputs_first(new_gv), *own
-    new_gs, new_gv = torch.empty_like(gx[:n_features]), torch.empty_like(gy)
-    for cut in cuts:
-        y = gy[:, cut]
-        parts = [gx[:, cut], contract(y, vectors[:, cut])]
-        start = None if gs is None else gs[:, cut]
-        pull_layers(layers, [slope[:, cut] for slope in slopes], parts, start, new_gs[:, cut])
-        torch.mul(y, c[:, cut], out=new_gv[:, cut])
-        if gv is not None:
-            new_gv[:, cut] += gv[:, cut]
-    return outputs_first(new_gs), outputs_first(new_gv), *_nothing(layers)
-
-
-def _present(
-    cotangents: list[Tensor | None], n_features: int
-) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor]:
-    """Name the cotangents; what the neighbors were sent is zero where it has none."""
-    gs, gx, gv, gy = (*cotangents, None, None)[:4]
-    some = next(g for g in cotangents if g is not None)
-    n_atoms, n_outputs = some.shape[1], some.shape[-1]
-    if gx is None:
-        gx = some.new_zeros(2 * n_features, n_atoms, n_outputs)
-    if gy is None:
-        gy = some.new_zeros(n_features, n_atoms, 3, n_outputs)
-    return gs, gx, gv, gy
-
-
-def _nothing(layers: Layers) -> tuple[None, ...]:
-    return (None,) * (2 * len(layers.weights))
-
-
-def painn_update(
-    s: Tensor, v: Tensor, mix: Tensor, layers: Layers, epsilon: float
-) -> tuple[Tensor, Tensor]:
-    r"""Let the scalars and vectors of an atom act on each other.
-
-    .. math::
-        (u, w) &= v M^T, \qquad q = \sqrt{\|w\|^2 + \epsilon}, \qquad
-        (a, b, c) = \mathrm{MLP}(s, q) \\
-        s' &= s + c + b \odot \langle u, w \rangle, \qquad v' = v + a \odot u
-
-    Args:
-        s: Scalars, shape ``(n_atoms, n_features)``.
-        v: Vectors, shape ``(n_atoms, 3, n_features)``.
-        mix: ``M``, shape ``(2 n_features, n_features)``.
-        layers: The perceptron, from ``2 n_features`` to ``3 n_features``.
-        epsilon: Keeps the slope of a vector's length finite at zero.
-
-    Returns:
-        New scalars and vectors.
-    """
-    result: tuple[Tensor, Tensor] = _Update.apply(
-        [], layers.activation, epsilon, s, v, mix, *layers.flat()
-    )
-    return result
-
-
-class _Mixed(NamedTuple):
-    """What the update computes on the way, one row an atom.
+class Update(NamedTuple):
+    """Parameters of the update block, eqs. 9 and 10 of arXiv 2102.03150.
 
     Attributes:
-        vectors: ``u`` and ``w``, shape ``(n_atoms, 3, 2 n_features)``.
-        dot: Their products, ``(n_atoms, n_features)``.
-        run: The perceptron.
+        mix: ``M``, shape ``(2 n_features, n_features)``.
+        layers: The perceptron, from ``2 n_features`` to ``3 n_features``, two layers.
+        epsilon: Keeps the slope of a vector's length finite at zero.
     """
 
-    vectors: Tensor
+    mix: Tensor
+    layers: Layers
+    epsilon: float
+
+
+def painn_node(
+    scalars: tuple[Tensor, Tensor],
+    vectors: tuple[Tensor | None, Tensor],
+    update: Update,
+    context: Layers | None,
+) -> tuple[Tensor, ...]:
+    r"""Add what the neighbors sent, update, and prepare what is sent next.
+
+    .. math::
+        s &\leftarrow s + \Delta s, \qquad v \leftarrow v + \Delta v, \qquad
+        (u, w) = v M^T, \qquad q = \sqrt{\|w\|^2 + \epsilon} \\
+        (a, b, c) &= \mathrm{MLP}(s, q), \qquad s \leftarrow s + c + b \odot \langle u, w
+        \rangle, \qquad v \leftarrow v + a \odot u \\
+        (x, d) &= \mathrm{MLP}'(s), \qquad y = d \odot v
+
+    Args:
+        scalars: ``s`` and its change, each ``(n_atoms, n_features)``.
+        vectors: ``v`` (None where there is none yet) and its change, ``(n_atoms, 3,
+            n_features)``.
+        update: Parameters of the update.
+        context: ``MLP'`` of the next layer, from ``n_features`` to ``3 n_features``; None
+            after the last layer.
+
+    Returns:
+        New ``s, v, x, y``, with ``x`` of shape ``(n_atoms, 2 n_features)``; after the last
+        layer ``s`` alone.
+    """
+    given = [*scalars, *vectors, update.mix, *update.layers.flat()]
+    if context is not None:
+        given += context.flat()
+    result: tuple[Tensor, ...] = _Node.apply(
+        [], update.layers.activation, update.epsilon, *given
+    )
+    return result
+
+
+class _Parts(NamedTuple):
+    """Inputs of the primitive that are tensors."""
+
+    s: Tensor
+    ds: Tensor
+    v: Tensor | None
+    dv: Tensor
+    mix: Tensor
+    update: Layers
+    context: Layers | None
+
+
+def _parts(activation: Activation, tensors: Sequence[Any]) -> _Parts:
+    first, update, context = tensors[:5], tensors[5:9], tensors[9:]
+    layers = Layers.of(activation, context) if context else None
+    return _Parts(*first, Layers.of(activation, update), layers)
+
+
+class _Run(NamedTuple):
+    """What is computed on the way, one row an atom.
+
+    Attributes:
+        v: Vectors before the update.
+        mixed: ``u`` and ``w``, shape ``(n_atoms, 3, 2 n_features)``.
+        dot: Their products, ``(n_atoms, n_features)``.
+        update: The perceptron of the update.
+        new_s: Scalars after the update.
+        new_v: Vectors after the update, None after the last layer.
+        context: The perceptron of the next layer, None after the last.
+    """
+
+    v: Tensor
+    mixed: Tensor
     dot: Tensor
-    run: Run
+    update: Run
+    new_s: Tensor
+    new_v: Tensor | None
+    context: Run | None
 
 
-def _mix(s: Tensor, v: Tensor, mix: Tensor, layers: Layers, epsilon: float) -> _Mixed:
-    vectors = v @ mix.T
-    u, w = vectors.split(s.shape[1], dim=-1)
+def _run(parts: _Parts, epsilon: float) -> _Run:
+    s = parts.s + parts.ds
+    v = parts.dv if parts.v is None else parts.v + parts.dv
+    mixed = v @ parts.mix.T
+    u, w = mixed.chunk(2, dim=-1)
     q = torch.sqrt((w * w).sum(dim=1) + epsilon)
-    run = run_layers(torch.cat([s, q], dim=1), layers)
-    return _Mixed(vectors, (u * w).sum(dim=1), run)
+    update = run_layers(torch.cat([s, q], dim=1), parts.update)
+    a, b, c = update.result.chunk(3, dim=1)
+    dot = (u * w).sum(dim=1)
+    new_s = torch.addcmul(s + c, b, dot)
+    if parts.context is None:
+        return _Run(v, mixed, dot, update, new_s, None, None)
+    new_v = torch.addcmul(v, a[:, None, :], u)
+    return _Run(v, mixed, dot, update, new_s, new_v, run_layers(new_s, parts.context))
 
 
-class _Update(Primitive):
+class _Node(Primitive):
     @staticmethod
     def forward(
-        kept: list[_Mixed],
-        activation: Activation,
-        epsilon: float,
-        s: Tensor,
-        v: Tensor,
-        mix: Tensor,
-        *flat: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        m = _mix(s, v, mix, Layers.of(activation, flat), epsilon)
-        kept.append(m)
-        n_features = s.shape[1]
-        a, b, c = m.run.result.split(n_features, dim=1)
-        u = m.vectors[:, :, :n_features]
-        return torch.addcmul(s + c, b, m.dot), torch.addcmul(v, a[:, None, :], u)
+        kept: list[_Run], activation: Activation, epsilon: float, *tensors: Any
+    ) -> tuple[Tensor, ...]:
+        run = _run(_parts(activation, tensors), epsilon)
+        kept.append(run)
+        if run.context is None or run.new_v is None:
+            return (run.new_s,)
+        width = 2 * run.new_s.shape[1]
+        phi = run.context.result
+        x = phi[:, :width].contiguous()
+        return run.new_s, run.new_v, x, phi[:, None, width:] * run.new_v
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -230,20 +171,22 @@ class _Update(Primitive):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if all(g is None for g in grads):
             return (None,) * len(ctx.needs_input_grad)
-        s, v, mix, *flat = ctx.saved_tensors
-        layers = Layers.of(ctx.activation, flat)
-        parameters = any(wanted(ctx)[5:])
+        parts = _parts(ctx.activation, ctx.saved_tensors)
+        parameters = any(wanted(ctx)[7:])
 
         def rule(cotangents: Cotangents) -> Cotangents:
-            m = kept_or_made(ctx.kept, lambda: _mix(s, v, mix, layers, ctx.epsilon))
-            gs, gv = (None if g is None else features_first(g) for g in cotangents)
-            return _pull_update((m, v, mix, layers), gs, gv, parameters)
+            run = kept_or_made(ctx.kept, lambda: _run(parts, ctx.epsilon))
+            first = [None if g is None else features_first(g) for g in cotangents]
+            return _pull(parts, run, first, parameters)
 
         return None, None, None, *apply_rule(rule, grads)
 
 
+# Backward ------------------------------------------------------------------------------
+
+
 class _Factors(NamedTuple):
-    """What cotangents are multiplied with in the update, features first."""
+    """What cotangents are multiplied with, features first, ``(f, n_atoms, [3,] 1)``."""
 
     u: Tensor
     w: Tensor
@@ -252,66 +195,118 @@ class _Factors(NamedTuple):
     a: Tensor
     b: Tensor
     slope: Tensor
+    new_v: Tensor | None
+    d: Tensor | None
+    next_slope: Tensor | None
 
     def piece(self, atoms: slice) -> "_Factors":
-        return _Factors(*(x[:, atoms] for x in self))
+        return _Factors(*(None if x is None else x[:, atoms] for x in self))
 
 
-def _factors(m: _Mixed, activation: Activation) -> _Factors:
-    u, w = constant(m.vectors).chunk(2)  # (n_features, n_atoms, 3, 1)
-    rows = constant(torch.cat([m.dot, m.run.result, m.run.inputs[0]], dim=1))
-    dot, a, b, _, _, q = rows.chunk(6)
-    (slope,) = m.run.slopes(activation)
-    return _Factors(u, w, w / q[:, :, None], dot, a, b, slope)
+def _factors(run: _Run, activation: Activation) -> _Factors:
+    u, w = constant(run.mixed).chunk(2)  # (n_features, n_atoms, 3, 1)
+    rows = [run.dot, run.update.result, run.update.inputs[0]]
+    if run.context is not None:
+        rows.append(run.context.result)
+    dot, a, b, _, _, q, *phi = constant(torch.cat(rows, dim=1)).split(u.shape[0])
+    (slope,) = run.update.slopes(activation)
+    own = u, w, w / q[:, :, None], dot, a[:, :, None], b, slope
+    if run.context is None or run.new_v is None:
+        return _Factors(*own, None, None, None)
+    (next_slope,) = run.context.slopes(activation)
+    return _Factors(*own, constant(run.new_v), phi[2][:, :, None], next_slope)
 
 
-def _pull_update(
-    given: tuple[_Mixed, Tensor, Tensor, Layers],
-    gs: Tensor | None,
-    gv: Tensor | None,
-    parameters: bool,
+class _Seen(NamedTuple):
+    """Cotangents of what every matrix of a piece returned, for the parameters."""
+
+    mixed: tuple[Tensor, Tensor]
+    update: list[Sequence[Tensor]]
+    context: list[Sequence[Tensor]] | None
+
+
+def _pull(
+    parts: _Parts, run: _Run, cotangents: list[Tensor | None], parameters: bool
 ) -> Cotangents:
-    m, v, mix, layers = given
-    if gs is None:
-        assert gv is not None
-        gs = torch.zeros_like(gv[:, :, 0])
-    f = _factors(m, layers.activation)
-    cuts = list(pieces(gs.shape[1], 3 * gs[:, :1].nbytes, whole=parameters))
+    """Pull cotangents of all outputs back to every input."""
+    factors = _factors(run, parts.update.activation)
+    some = next(g for g in cotangents if g is not None)
+    n_atoms, n_outputs = some.shape[1], some.shape[-1]
+    shape = run.new_s.shape[1], n_atoms, n_outputs
+    entries = 3 * shape[0] * n_outputs
+    cuts = list(pieces(n_atoms, entries * some.element_size(), whole=parameters))
+    given = _present(cotangents, shape, some)
     if len(cuts) == 1:
-        (new_gs, new_gv), seen, mixed = _pull_piece((f, mix, layers), gs, gv)
-        gmix, own = None, _nothing(layers)
-        if parameters:
-            gmix = torch.einsum("oicn,icf->nof", torch.cat(mixed), v)
-            own = pull_parameters(layers, m.run, seen)
-        return outputs_first(new_gs), outputs_first(new_gv), gmix, *own
-    new_gs = torch.empty_like(gs)
-    new_gv = gs.new_empty(gs.shape[0], gs.shape[1], 3, gs.shape[2])
-    for cut in cuts:
-        vectors = None if gv is None else gv[:, cut]
-        out = new_gs[:, cut], new_gv[:, cut]
-        _pull_piece((f.piece(cut), mix, layers), gs[:, cut], vectors, out)
-    return outputs_first(new_gs), outputs_first(new_gv), None, *_nothing(layers)
+        (gs, gv), seen = _pull_piece(parts, factors, given)
+        own = _to_parameters(parts, run, seen) if parameters else _nothing(parts)
+    else:
+        gs, gv = some.new_empty(shape), some.new_empty(shape[0], n_atoms, 3, n_outputs)
+        for cut in cuts:
+            piece = [None if g is None else g[:, cut] for g in given]
+            _pull_piece(parts, factors.piece(cut), piece, (gs[:, cut], gv[:, cut]))
+        own = _nothing(parts)
+    of_s, of_v = outputs_first(gs), outputs_first(gv)
+    return of_s, of_s, None if parts.v is None else of_v, of_v, *own
+
+
+def _present(
+    cotangents: list[Tensor | None], shape: tuple[int, int, int], some: Tensor
+) -> list[Tensor | None]:
+    """Put zeros where a cotangent is absent and arithmetic is done with it."""
+    n_features, n_atoms, n_outputs = shape
+    gs, *rest = cotangents
+    if gs is None:
+        gs = some.new_zeros(shape)
+    if not rest:
+        return [gs, None, None, None]
+    gv, gx, gy = rest
+    if gx is None:
+        gx = some.new_zeros(2 * n_features, n_atoms, n_outputs)
+    if gy is None:
+        gy = some.new_zeros(n_features, n_atoms, 3, n_outputs)
+    return [gs, gv, gx, gy]
 
 
 def _pull_piece(
-    given: tuple[_Factors, Tensor, Layers],
-    gs: Tensor,
-    gv: Tensor | None,
+    parts: _Parts,
+    f: _Factors,
+    cotangents: list[Tensor | None],
     out: tuple[Tensor | None, Tensor | None] = (None, None),
-) -> tuple[tuple[Tensor, Tensor], list[Sequence[Tensor]], tuple[Tensor, Tensor]]:
+) -> tuple[tuple[Tensor, Tensor], _Seen]:
     """Pull cotangents of some atoms back.
 
     Returns:
-        Cotangents of ``s`` and ``v``; of the perceptron's layers; of ``u`` and ``w``.
+        Cotangents of ``s`` and ``v``, and of what the matrices returned.
     """
-    f, mix, layers = given
+    gs, gv, gx, gy = cotangents
+    assert gs is not None
+    next_seen = None
+    if parts.context is not None and gx is not None and gy is not None:
+        assert f.new_v is not None and f.d is not None and f.next_slope is not None
+        sent = [gx, contract(gy, f.new_v)]
+        gs, next_seen = pull_layers(parts.context, [f.next_slope], sent, gs)
+        gv = gy * f.d if gv is None else torch.addcmul(gv, gy, f.d)
     ga = torch.zeros_like(gs) if gv is None else contract(gv, f.u)
-    both, seen = pull_layers(layers, [f.slope], [ga, gs * f.dot, gs])
+    both, seen = pull_layers(parts.update, [f.slope], [ga, gs * f.dot, gs])
     from_s, from_q = both.chunk(2)
     product = (gs * f.b)[:, :, None]
     gu = product * f.w
     if gv is not None:
-        gu = plus_product(gu, gv, f.a[:, :, None])
+        gu = plus_product(gu, gv, f.a)
     gw = plus_product(product * f.u, from_q[:, :, None], f.unit)
     new_gs = torch.add(gs, from_s, out=out[0])
-    return (new_gs, pull_matrix(mix, [gu, gw], gv, out[1])), seen, (gu, gw)
+    new_gv = pull_matrix(parts.mix, [gu, gw], gv, out[1])
+    return (new_gs, new_gv), _Seen((gu, gw), seen, next_seen)
+
+
+def _to_parameters(parts: _Parts, run: _Run, seen: _Seen) -> tuple[Tensor | None, ...]:
+    mix = torch.einsum("oicn,icf->nof", torch.cat(seen.mixed), run.v)
+    own = mix, *pull_parameters(parts.update, run.update, seen.update)
+    if parts.context is None or seen.context is None or run.context is None:
+        return own
+    return *own, *pull_parameters(parts.context, run.context, seen.context)
+
+
+def _nothing(parts: _Parts) -> tuple[None, ...]:
+    n_context = 0 if parts.context is None else 2 * len(parts.context.weights)
+    return (None,) * (1 + 2 * len(parts.update.weights) + n_context)
