@@ -23,9 +23,9 @@ def test_law_holds_and_its_break_is_named(faulty, law, fault, word):
 
 def test_wrong_strategy_is_named(faulty, monkeypatch):
     conservation.assert_strategies_agree(faulty("none"))
-    right = strategies.STRATEGIES["batched"]
+    right = strategies.ENGINES["batched"]
     wrong = lambda *arguments: right(*arguments) * (1 + 1e-9)  # noqa: E731
-    monkeypatch.setitem(strategies.STRATEGIES, "batched", wrong)
+    monkeypatch.setitem(strategies.ENGINES, "batched", wrong)
     with pytest.raises(AssertionError, match="by batched"):
         conservation.assert_strategies_agree(faulty("none"))
 
