@@ -14,14 +14,20 @@ if TYPE_CHECKING:
     from gnnforce.backbones.schnet import SchNet
     from gnnforce.calculators.ase import Calculator
     from gnnforce.derivatives.api import gradients
+    from gnnforce.derivatives.parameters import parameter_gradients
+    from gnnforce.derivatives.penalties import gradient_penalty
+    from gnnforce.derivatives.tasks import backward_tasks, task_gradients
     from gnnforce.graph.atom_graph import AtomGraph
     from gnnforce.graph.batch import batch
     from gnnforce.models.calibration import calibrate
     from gnnforce.models.checkpoint import load
     from gnnforce.models.combinations import deviation_of, difference_of, mean_of
     from gnnforce.models.force_field import ForceField
+    from gnnforce.models.parameters import parameter_jacobian
     from gnnforce.models.predictions import Predictions
+    from gnnforce.models.smoothness import slope_penalty
     from gnnforce.readouts.head import Head
+    from gnnforce.training.clipping import clip_gradient_groups
 
 __version__ = metadata.version("gnnforce")
 
@@ -34,13 +40,20 @@ _HOMES = {
     "PaiNN": "backbones.painn",
     "Predictions": "models.predictions",
     "SchNet": "backbones.schnet",
+    "backward_tasks": "derivatives.tasks",
     "batch": "graph.batch",
     "calibrate": "models.calibration",
+    "clip_gradient_groups": "training.clipping",
     "deviation_of": "models.combinations",
     "difference_of": "models.combinations",
+    "gradient_penalty": "derivatives.penalties",
     "gradients": "derivatives.api",
     "load": "models.checkpoint",
     "mean_of": "models.combinations",
+    "parameter_gradients": "derivatives.parameters",
+    "parameter_jacobian": "models.parameters",
+    "slope_penalty": "models.smoothness",
+    "task_gradients": "derivatives.tasks",
 }
 
 __all__ = [
@@ -52,13 +65,20 @@ __all__ = [
     "PaiNN",
     "Predictions",
     "SchNet",
+    "backward_tasks",
     "batch",
     "calibrate",
+    "clip_gradient_groups",
     "deviation_of",
     "difference_of",
+    "gradient_penalty",
     "gradients",
     "load",
     "mean_of",
+    "parameter_gradients",
+    "parameter_jacobian",
+    "slope_penalty",
+    "task_gradients",
 ]
 
 

@@ -201,7 +201,7 @@ def torchjd_aggregator(name: str) -> Aggregator:
     try:
         module: Any = importlib.import_module("torchjd.aggregation")
         aggregator: Aggregator = getattr(module, AGGREGATORS[name])()
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: compiled for something else
         raise ConfigError(
             f"the aggregator {name!r} needs TorchJD, which cannot be used here "
             f"({' '.join(str(error).split())}); pip install 'gnnforce[multitask]'"

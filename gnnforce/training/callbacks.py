@@ -190,10 +190,13 @@ def criterion(validation: dict[str, Any], module: TrainingModule) -> float | Non
         Sum over heads of weighted mean square errors; None when nothing is labeled.
     """
     options = module.options
+    of_heads = {} if options.multitask is None else options.multitask.weights
     weights = weights_at(1.0, options.weights, options.weight_schedule)
     terms = [
-        getattr(weights, name) * entries[_measured(name)]["rmse"] ** 2
-        for entries in validation.values()
+        of_heads.get(head, 1.0)
+        * getattr(weights, name)
+        * entries[_measured(name)]["rmse"] ** 2
+        for head, entries in validation.items()
         for name in LABELED
         if entries[_measured(name)]["count"] and name in module.quantities
     ]

@@ -1,10 +1,10 @@
 """Limits of the gradient's norm, for named groups of parameters."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnnforce.errors import ConfigError, GradientError
 from gnnforce.models.parameters import fits, nearest
@@ -102,7 +102,45 @@ def parameter_groups(
     return result
 
 
-def unclipped(names: Sequence[str], patterns: Iterable[str]) -> list[str]:
-    """Return the names that no pattern stands for."""
-    kinds = list(patterns)
-    return [name for name in names if not any(fits(kind, name) for kind in kinds)]
+def limit_gradient(
+    model: nn.Module, limits: Mapping[str, float] | float | None
+) -> Tensor:
+    """Clip the gradient of a model as a whole, or that of its groups.
+
+    Returns:
+        Norm of the whole gradient; before clipping unless there are groups.
+
+    Raises:
+        GradientError: When the norm of a group is not finite. That of the whole is for
+            the caller to look at, since looking waits for the device.
+    """
+    if isinstance(limits, Mapping):
+        clip_gradient_groups(model.named_parameters(), limits)
+        limits = None
+    parameters = [p for p in model.parameters() if p.grad is not None]
+    norm: Tensor = torch.nn.utils.clip_grad_norm_(
+        parameters, math.inf if limits is None else limits
+    )
+    return norm
+
+
+def check_clipping(
+    model: nn.Module,
+    limits: Mapping[str, float] | float | None,
+    say: Callable[[str], None],
+) -> None:
+    """Refuse groups that the model has not, and tell which parameters have no limit.
+
+    Raises:
+        ConfigError: See :func:`parameter_groups`.
+    """
+    if not isinstance(limits, Mapping):
+        return
+    groups = parameter_groups(model.named_parameters(), limits)
+    limited = {id(p) for group in groups.values() for p in group}
+    free = [name for name, p in model.named_parameters() if id(p) not in limited]
+    if free:
+        say(
+            f"training.gradient_clip names no limit for {len(free)} parameters "
+            f"({free[0]}{', ...' if len(free) > 1 else ''}): they are not clipped"
+        )

@@ -67,6 +67,25 @@ class TrainingConfig(Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _tasks_are_heads(self) -> "TrainingConfig":
+        tasks = self.training.multitask
+        if tasks is None:
+            return self
+        for name in tasks.weights:
+            if name not in self.model.heads:
+                raise ValueError(
+                    f"training.multitask.weights has {name!r}, which model.heads has not."
+                    + did_you_mean(name, self.model.heads)
+                )
+        if tasks.combine != "sum" and len(self.data.heads) < 2:
+            raise ValueError(
+                f"training.multitask.combine={tasks.combine} combines the gradients of "
+                f"several heads, but only {next(iter(self.data.heads))!r} is trained; "
+                "remove it, or add heads to data.heads"
+            )
+        return self
+
 
 def make_config(values: dict[str, Any]) -> TrainingConfig:
     """Check nested values and fill in defaults.

@@ -10,17 +10,19 @@ from gnnforce.errors import ConfigError
 from gnnforce.models.force_field import ForceField
 from gnnforce.training.batches import Frames, validation_batches
 from gnnforce.training.callbacks import Interrupted
+from gnnforce.training.clipping import check_clipping
 from gnnforce.training.config import TrainingConfig, save_config
 from gnnforce.training.engine import process_rank, thread_limit, untouched_environment
 from gnnforce.training.labeled import Say
 from gnnforce.training.logs import RunLog
 from gnnforce.training.metrics import LABELED, describe_metrics
 from gnnforce.training.module import TrainingError, TrainingModule
+from gnnforce.training.multitask import check_multitask
 from gnnforce.training.outcome import finished_model
 from gnnforce.training.preparation import Prepared, prepare
 from gnnforce.training.resuming import check_same_data, check_same_run
 from gnnforce.training.run_files import RunFiles, read_checkpoint
-from gnnforce.training.session import check_devices, run_session
+from gnnforce.training.session import check_devices, choose_devices, run_session
 from gnnforce.training.validation import validate
 
 
@@ -136,10 +138,12 @@ def _start(
     """
     begun = time.monotonic()
     check_devices(config.training)
+    check_multitask(config.training, choose_devices(config.training).count)
     prepared = prepare(config, say)
     resolved = prepared.config
     module = TrainingModule(prepared.model, resolved, prepared.train, prepared.quantities)
     module.facts = prepared.facts
+    check_clipping(prepared.model, resolved.training.gradient_clip, say)
     if resume:
         state = read_checkpoint(files.last)
         check_same_run(state["config"], module.plain_config)

@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnforce.errors import UserError
+from gnnforce.errors import GradientError, UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.models.force_field import ForceField
 from gnnforce.training.averaging import update_average
 from gnnforce.training.batches import Frames, Position, Process, TrainingStream
+from gnnforce.training.clipping import limit_gradient
 from gnnforce.training.config import TrainingConfig
 from gnnforce.training.engine import pl
+from gnnforce.training.multitask import HeadTasks
 from gnnforce.training.objective import Losses, Objective
 from gnnforce.training.schedule import learning_rate, weights_at
 from gnnforce.training.sections import OptimConfig
@@ -182,6 +184,7 @@ class TrainingModule(pl.LightningModule):
 
     def on_fit_start(self) -> None:
         """Make what depends on the number of processes and the device."""
+        self.tasks = HeadTasks.of(self.model, self.options.multitask, self.config.seed)
         self.objective = Objective(
             self.model.outputs,
             self.options,
@@ -208,7 +211,12 @@ class TrainingModule(pl.LightningModule):
         """Compute the loss of a batch."""
         options, step = self.options, self.position.step
         weights = weights_at(self.progress, options.weights, options.weight_schedule)
-        losses = self.objective(self.model, batch, step, weights)
+        if self.tasks is None:
+            losses = self.objective(self.model, batch, step, weights)
+        else:
+            losses, self.tasks.losses = self.objective.by_head(
+                self.model, batch, step, weights
+            )
         self.losses += torch.stack(list(losses)).detach()
         if self.process.count == 1:
             return losses.total
@@ -218,16 +226,25 @@ class TrainingModule(pl.LightningModule):
         nothing = torch.stack([0.0 * p.sum() for p in parameters]).sum()
         return losses.total * self.process.count + nothing
 
+    def backward(self, loss: Tensor, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        """Differentiate the loss, or the loss of every head and combine."""
+        if self.tasks is None:
+            loss.backward(*args, **options)
+            return
+        try:
+            self.tasks.backward(self.position.step)
+        except GradientError as error:
+            raise TrainingError(self._advice("the gradient of a head")) from error
+
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002
         """Clip the gradient, and stop before it spoils the weights."""
-        parameters = [p for p in self.model.parameters() if p.grad is not None]
-        limit = self.options.gradient_clip
-        norm = torch.nn.utils.clip_grad_norm_(
-            parameters, float("inf") if limit is None else limit
-        )
+        try:
+            norm = limit_gradient(self.model, self.options.gradient_clip)
+        except GradientError as error:
+            raise TrainingError(self._advice("the gradient")) from error
         looks = self.device.type == "cpu" or self.position.step % CHECK_EVERY == 0
         if looks and not bool(torch.isfinite(norm + self.losses.sum())):
-            raise TrainingError(self._advice())
+            raise TrainingError(self._advice("the loss"))
 
     def on_train_batch_end(self, outputs: Any, batch: AtomGraph, batch_idx: int) -> None:  # noqa: ANN401, ARG002
         """Update the average and the position; stop when the time is over."""
@@ -283,9 +300,9 @@ class TrainingModule(pl.LightningModule):
         self.losses = state["losses"].clone()
         self.start_clock(self.position.seconds)
 
-    def _advice(self) -> str:
+    def _advice(self, what: str) -> str:
         return (
-            f"the loss is not finite at step {self.position.step}: lower "
+            f"{what} is not finite at step {self.position.step}: lower "
             "training.learning_rate or training.gradient_clip, look for absurd labels "
             "(data.forces_limit), or use training.loss=huber; the checkpoints before it "
             "are kept"

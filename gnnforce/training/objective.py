@@ -31,6 +31,24 @@ class Losses(NamedTuple):
     stress: Tensor
 
 
+class Evaluated(NamedTuple):
+    """What the losses of a batch are made of.
+
+    Attributes:
+        batch: The batch.
+        out: Predictions: energies of every output, derivatives of the draws.
+        coefficients: What multiplies the errors by quantity, ``(n_outputs, n_graphs)``.
+        draws: Outputs whose derivatives are trained, or None.
+        weights: Weights of the losses by quantity.
+    """
+
+    batch: AtomGraph
+    out: Predictions
+    coefficients: dict[str, Tensor]
+    draws: Draws | None
+    weights: dict[str, float]
+
+
 class Objective:
     r"""Computes the loss of a batch.
 
@@ -70,6 +88,9 @@ class Objective:
         self.rows = torch.tensor(numbers)  # the head of every output
         self.members = torch.tensor(outputs.member_of)
         self.sizes = torch.tensor(sizes, dtype=torch.float64)[self.rows]
+        given = {} if options.multitask is None else options.multitask.weights
+        shares = [given.get(name, 1.0) for name in outputs.names]
+        self.head_weights = torch.tensor(shares, dtype=torch.float64)[self.rows]
 
     def __call__(
         self, model: ForceField, batch: AtomGraph, step: int, weights: WeightsConfig
@@ -85,6 +106,30 @@ class Objective:
         Returns:
             The losses, differentiable; several processes add up to the whole.
         """
+        parts = self._evaluate(model, batch, step, weights)
+        return self._losses(parts, parts.coefficients)
+
+    def by_head(
+        self, model: ForceField, batch: AtomGraph, step: int, weights: WeightsConfig
+    ) -> tuple[Losses, Tensor]:
+        """Compute the loss and what each head has of it; arguments as for a call.
+
+        Returns:
+            The losses, and the share of every head in the total, ``(n_heads,)``; exactly
+            zero, as is its gradient, for a head without a label in the batch.
+        """
+        parts = self._evaluate(model, batch, step, weights)
+        totals = []
+        for head in range(len(model.heads)):
+            own = (self.rows == head)[:, None]
+            coefficients = {name: c * own for name, c in parts.coefficients.items()}
+            totals.append(self._losses(parts, coefficients).total)
+        return self._losses(parts, parts.coefficients), torch.stack(totals)
+
+    def _evaluate(
+        self, model: ForceField, batch: AtomGraph, step: int, weights: WeightsConfig
+    ) -> Evaluated:
+        """Run the model on a batch."""
         self._move(batch.numbers.device)
         used = [name for name in self.quantities if getattr(weights, name) > 0]
         coefficients, shares = self._coefficients(batch, used, weights)
@@ -96,16 +141,20 @@ class Objective:
         out = model.predict(
             batch, ["energy", *names], create_graph=True, weights=cotangents
         )
-        zero = out["energy"].new_zeros(())
+        factors = {name: float(getattr(weights, name)) for name in used}
+        return Evaluated(batch, out, coefficients, draws, factors)
+
+    def _losses(self, parts: Evaluated, coefficients: dict[str, Tensor]) -> Losses:
+        """Sum errors times coefficients, which may be those of some outputs."""
+        zero = parts.out["energy"].new_zeros(())
         terms = dict.fromkeys(LABELED, zero)
-        if "energy" in used:
-            terms["energy"] = self._energy(out, batch, coefficients["energy"])
-        if draws is not None:
-            for name in names:
-                terms[name] = self._derivative(
-                    out, batch, coefficients[name], draws, name
-                )
-        total = sum((getattr(weights, name) * terms[name] for name in used), zero)
+        for name, own in coefficients.items():
+            terms[name] = (
+                self._energy(parts.out, parts.batch, own)
+                if name == "energy"
+                else self._derivative(parts, own, name)
+            )
+        total = sum((w * terms[name] for name, w in parts.weights.items()), zero)
         return Losses(total, **terms)
 
     def _move(self, device: torch.device) -> None:
@@ -113,6 +162,7 @@ class Objective:
             self.rows = self.rows.to(device)
             self.members = self.members.to(device)
             self.sizes = self.sizes.to(device)
+            self.head_weights = self.head_weights.to(device)
 
     def _coefficients(
         self, batch: AtomGraph, used: list[str], weights: WeightsConfig
@@ -127,7 +177,7 @@ class Objective:
         if self.bootstrap:
             drawn = poisson_weights(batch["frame_id"], self.members, self.seed)
             seen = torch.where(self.sizes[:, None] > 1, drawn, seen)
-        member_share = seen / self.sizes[:, None]
+        member_share = seen * self.head_weights[:, None] / self.sizes[:, None]
         coefficients = {
             name: loss_coefficients(
                 counts[name], sums[name], frame_weight, member_share, self.rows
@@ -162,15 +212,10 @@ class Objective:
         sizes, function = atom_counts(batch), self.functions["energy"]
         return energy_loss(out["energy"], labels, coefficients, sizes, function)
 
-    def _derivative(
-        self,
-        out: Predictions,
-        batch: AtomGraph,
-        coefficients: Tensor,
-        draws: Draws,
-        name: str,
-    ) -> Tensor:
+    def _derivative(self, parts: Evaluated, coefficients: Tensor, name: str) -> Tensor:
         """Compute the loss of drawn forces or stress."""
+        batch, draws = parts.batch, parts.draws
+        assert draws is not None
         heads = self.rows[draws.outputs]  # (n_draws, n_graphs)
         factors = coefficients.gather(0, draws.outputs) * draws.factors
         if name == "forces":
@@ -178,7 +223,7 @@ class Objective:
         places = torch.arange(heads.shape[1], device=heads.device).expand(heads.shape)
         labels = batch[f"{name}_labels"].double()[places, heads]
         factors = factors * batch[f"{name}_mask"][places, heads]
-        predicted = out[name].double()  # (n_draws, n_rows, ...)
+        predicted = parts.out[name].double()  # (n_draws, n_rows, ...)
         factors = factors.reshape(*factors.shape, *[1] * (predicted.dim() - 2))
         factors = factors.expand(predicted.shape)
         return weighted_loss(predicted, labels, factors, self.functions[name])

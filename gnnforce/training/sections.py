@@ -181,6 +181,20 @@ class HuberConfig(Section):
     stress: Positive = 0.1
 
 
+class MultitaskConfig(Section):
+    """How the losses of several heads are weighed and combined.
+
+    Attributes:
+        weights: What multiplies the loss of a head; 1 for heads not named.
+        combine: ``sum`` of the gradients on the backbone, or an aggregator of TorchJD:
+            ``upgrad``, ``pcgrad`` or ``mgda`` (extra ``multitask``). Heads get the
+            gradient of their own loss in any case.
+    """
+
+    weights: dict[str, Positive] = Field(default_factory=dict)
+    combine: Literal["sum", "upgrad", "pcgrad", "mgda"] = "sum"
+
+
 class OptimConfig(Section):
     """How the network is trained.
 
@@ -193,7 +207,9 @@ class OptimConfig(Section):
         warmup_steps: Steps of rising learning rate.
         weight_decay: Decay of matrices (AdamW).
         amsgrad: Use the AMSGrad variant.
-        gradient_clip: Largest norm of the gradient, null for any.
+        gradient_clip: Largest norm of the gradient, null for any; or of groups of
+            parameters by name or pattern, such as ``{backbone: 1.0, readouts: 0.1}``.
+        multitask: How losses of several heads are weighed and combined; null sums them.
         ema_decay: Decay of the running mean of the weights that is validated and saved.
         loss: ``huber`` (robust to outliers) or ``mse``.
         huber: Where ``huber`` becomes linear.
@@ -219,7 +235,8 @@ class OptimConfig(Section):
     warmup_steps: Annotated[int, Field(ge=0)] = 100
     weight_decay: NotNegative = 1e-3
     amsgrad: bool = True
-    gradient_clip: Positive | None = 0.1
+    gradient_clip: Positive | dict[str, Positive] | None = 0.1
+    multitask: MultitaskConfig | None = None
     ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.995
     loss: Literal["huber", "mse"] = "huber"
     huber: HuberConfig = HuberConfig()

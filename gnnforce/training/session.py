@@ -37,6 +37,11 @@ class Devices:
     per_node: int
     nodes: int = 1
 
+    @property
+    def count(self) -> int:
+        """Processes on all machines together."""
+        return self.per_node * self.nodes
+
 
 def choose_devices(options: OptimConfig) -> Devices:
     """Return where to run: what the launcher (torchrun) says, else the options."""
@@ -124,7 +129,7 @@ def make_trainer(
     """Return a trainer that only loops: logs, checkpoints and bars are the callbacks'."""
     devices = choose_devices(module.options)
     epochs = module.options.epochs
-    several = devices.per_node * devices.nodes > 1
+    several = devices.count > 1
     return pl.Trainer(
         accelerator=devices.accelerator,
         devices=devices.per_node,

@@ -195,9 +195,10 @@ def test_without_torchjd_the_extra_is_named(name, monkeypatch):
     assert "\n" not in str(info.value)
 
 
-def test_an_aggregator_that_lacks_a_package_of_its_own(monkeypatch):
+@pytest.mark.parametrize("kind", [ImportError, OSError])
+def test_an_aggregator_that_lacks_a_package_of_its_own(monkeypatch, kind):
     def lacking():
-        raise ImportError("needs\n quadprog")
+        raise kind("needs\n quadprog")
 
     module = SimpleNamespace(UPGrad=lacking)
     monkeypatch.setattr(tasks.importlib, "import_module", lambda _: module)

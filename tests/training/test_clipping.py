@@ -5,7 +5,11 @@ import torch
 from torch import nn
 
 from gnnforce.errors import ConfigError, GradientError
-from gnnforce.training.clipping import clip_gradient_groups, parameter_groups, unclipped
+from gnnforce.training.clipping import (
+    check_clipping,
+    clip_gradient_groups,
+    parameter_groups,
+)
 
 
 def network(dtype=torch.float64) -> nn.Module:
@@ -63,9 +67,15 @@ def test_what_is_small_or_not_named_stays():
     clip_gradient_groups(net.named_parameters(), {"backbone": 1e6, "readouts.pbe": 0.1})
     for name, p in net.named_parameters():
         assert torch.equal(p.grad, before[name]) != name.startswith("readouts.pbe")
-    names = [name for name, _ in net.named_parameters()]
-    left = unclipped(names, ["backbone", "readouts.pbe"])
-    assert left == ["readouts.ccsd.weight", "readouts.ccsd.bias"]
+    said = []
+    check_clipping(net, {"backbone": 1e6, "readouts.pbe": 0.1}, said.append)
+    (line,) = said
+    assert "no limit for 2 parameters (readouts.ccsd.weight, ...): they are not" in line
+    for limits in ({"*": 1.0}, 0.1, None):
+        check_clipping(net, limits, said.append)
+    assert len(said) == 1
+    with pytest.raises(ConfigError, match="no parameter fits 'heads'"):
+        check_clipping(net, {"heads": 1.0}, said.append)
 
 
 def test_without_a_gradient():
