@@ -25,8 +25,10 @@ from gnnforce.ops.rows import (
     constant,
     contract,
     features_first,
+    outer,
     outputs_first,
     pieces,
+    plus_outer,
     plus_product,
     pull_matrix,
 )
@@ -289,11 +291,11 @@ def _pull_piece(
     ga = torch.zeros_like(gs) if gv is None else contract(gv, f.u)
     both, seen = pull_layers(parts.update, [f.slope], [ga, gs * f.dot, gs])
     from_s, from_q = both.chunk(2)
-    product = (gs * f.b)[:, :, None]
-    gu = product * f.w
+    product = gs * f.b
+    gu = outer(product, f.w)
     if gv is not None:
         gu = plus_product(gu, gv, f.a)
-    gw = plus_product(product * f.u, from_q[:, :, None], f.unit)
+    gw = plus_outer(outer(product, f.u), from_q, f.unit)
     new_gs = torch.add(gs, from_s, out=out[0])
     new_gv = pull_matrix(parts.mix, [gu, gw], gv, out[1])
     return (new_gs, new_gv), _Seen((gu, gw), seen, next_seen)

@@ -58,6 +58,29 @@ def contract(g: Tensor, factor: Tensor) -> Tensor:
     return total
 
 
+def outer(g: Tensor, factor: Tensor) -> Tensor:
+    """Give scalars the components of a factor: ``(f, n, N)`` and ``(f, n, 3, 1)``.
+
+    Component by component where nothing is recorded: PyTorch walks over tensors that are
+    stretched along different axes in steps of three.
+    """
+    if torch.is_grad_enabled():
+        return g[:, :, None] * factor
+    out = g.new_empty(*g.shape[:2], factor.shape[2], g.shape[2])
+    for c in range(factor.shape[2]):
+        torch.mul(g, factor[:, :, c], out=out[:, :, c])
+    return out
+
+
+def plus_outer(total: Tensor, g: Tensor, factor: Tensor) -> Tensor:
+    """Return ``total + outer(g, factor)`` of a temporary ``total``."""
+    if torch.is_grad_enabled():
+        return torch.addcmul(total, g[:, :, None], factor)
+    for c in range(factor.shape[2]):
+        total[:, :, c].addcmul_(g, factor[:, :, c])
+    return total
+
+
 def pull_matrix(
     weight: Tensor,
     parts: Sequence[Tensor],
