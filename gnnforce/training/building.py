@@ -30,6 +30,7 @@ def build_model(config: TrainingConfig, elements: Sequence[int]) -> ForceField:
 
     Raises:
         ConfigError: For a backbone or an element that does not exist.
+        UserError: For checkpointing of a backbone that cannot.
     """
     options = config.model
     backbone: Any = find_backbone(options.backbone)
@@ -53,6 +54,7 @@ def build_model(config: TrainingConfig, elements: Sequence[int]) -> ForceField:
             heads,
             repulsion=options.repulsion,
         )
+    model.backbone.checkpointing = config.training.checkpointing
     return model.to(getattr(torch, config.training.dtype))
 
 

@@ -219,6 +219,8 @@ class OptimConfig(Section):
             frames, ``none`` gives all the same.
         derivative_members: Members whose forces are trained per frame and step, or
             ``all``; the loss is an unbiased estimate of that of all members.
+        checkpointing: Keep only the inputs of layers and compute the rest again: several
+            times less memory for many members or large systems, for nearly twice the time.
         early_stopping: Epochs without a better validation loss after which to stop.
         dtype: Precision of the network.
         workers: Processes that prepare batches.
@@ -244,6 +246,7 @@ class OptimConfig(Section):
     weight_schedule: tuple[StageConfig, ...] = (StageConfig(at=0.75, energy=10.0),)
     bootstrap: Literal["poisson", "none"] = "poisson"
     derivative_members: Count | Literal["all"] = 1
+    checkpointing: bool = False
     early_stopping: Count | None = None
     dtype: Literal["float32", "float64"] = "float32"
     workers: Annotated[int, Field(ge=0)] = 0

@@ -50,3 +50,9 @@ def test_unknown_names_are_refused():
         find_backbone("pain")
     with pytest.raises(ConfigError, match="Xx"):
         build_model(settings(model={"elements": ["Xx"]}), [1])
+
+
+def test_checkpointing_is_for_those_who_ask():
+    assert not build_model(settings(), [1]).backbone.checkpointing
+    model = build_model(settings(training={"checkpointing": True}), [1])
+    assert model.backbone.checkpointing
