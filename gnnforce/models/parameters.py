@@ -97,6 +97,7 @@ def _of_one(
     request = Request(("energy",), model.outputs, None, "batched", False, memory)
     limit = memory_limit(memory)
     size = row_bytes("batched", workload(model, graph, request, 0))
+    size += sum(leaf.numel() * leaf.element_size() for leaf in leaves.values())
     if chunk is None:
         chunk = rows_at_once(model.n_outputs, size, limit)
     return parameter_gradients(energy, leaves, chunk=chunk)

@@ -184,6 +184,9 @@ class HuberConfig(Section):
 class MultitaskConfig(Section):
     """How the losses of several heads are weighed and combined.
 
+    An aggregator is no linear function of the gradients: with ``derivative_members: all``
+    it sees those of all members, otherwise those of the members that were drawn.
+
     Attributes:
         weights: What multiplies the loss of a head; 1 for heads not named.
         combine: ``sum`` of the gradients on the backbone, or an aggregator of TorchJD:

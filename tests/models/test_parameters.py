@@ -5,9 +5,11 @@ from ase.build import bulk, molecule
 
 from gnnforce.backbones.painn import PaiNN
 from gnnforce.backbones.schnet import SchNet
-from gnnforce.errors import GeometryError, UnknownElementError, UserError
+from gnnforce.derivatives.parameters import parameter_gradients
+from gnnforce.errors import ConfigError, GeometryError, UnknownElementError, UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.batch import batch
+from gnnforce.models import parameters
 from gnnforce.models.force_field import ForceField
 from gnnforce.models.parameters import matching_names, parameter_jacobian
 from gnnforce.readouts.head import Head
@@ -112,6 +114,27 @@ def test_chunks_and_memory_do_not_matter(chunk):
         got = parameter_jacobian(model, graph, **options)
         for name, row in expected.items():
             torch.testing.assert_close(got[name], row, rtol=1e-12, atol=1e-14)
+
+
+def test_pieces_follow_the_limit(monkeypatch):
+    model, graph = make(heads=[Head("a", members=16)]), graph_of(molecule("CH4"))
+    seen = []
+
+    def spy(outputs, leaves, *, chunk):
+        seen.append(chunk)
+        return parameter_gradients(outputs, leaves, chunk=chunk)
+
+    monkeypatch.setattr(parameters, "parameter_gradients", spy)
+    for memory in ("1kB", "400kB", None):
+        parameter_jacobian(model, graph, memory=memory)
+    assert seen[0] == 1
+    assert 1 < seen[1] < 16
+    assert seen[2] == 16
+    monkeypatch.setenv("GNNFORCE_MEMORY", "1kB")
+    parameter_jacobian(model, graph)
+    assert seen[3] == 1
+    with pytest.raises(ConfigError, match="memory='much' is not a number of bytes"):
+        parameter_jacobian(model, graph, memory="much")
 
 
 def test_what_is_frozen_has_a_gradient_and_stays_frozen():

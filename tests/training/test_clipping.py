@@ -10,6 +10,12 @@ from gnnforce.training.clipping import (
     clip_gradient_groups,
     parameter_groups,
 )
+from gnnforce.training.config import load_config
+from gnnforce.training.fit import train
+from gnnforce.training.module import TrainingError
+
+from .helpers import h2_frames, h2_graphs, lengths, make_module, settings, write_frames
+from .test_module import fit
 
 
 def network(dtype=torch.float64) -> nn.Module:
@@ -136,3 +142,65 @@ def test_groups():
     net = network()
     groups = parameter_groups(net.named_parameters(), ["backbone.0", "readouts"])
     assert [len(group) for group in groups.values()] == [2, 4]
+
+
+# In training -----------------------------------------------------------------------------
+
+
+GROUPS = {"backbone": 0.01, "readouts.*": 0.002}
+
+
+def test_a_step_takes_the_clipped_groups(tmp_path):
+    config = settings(training={"epochs": 1, "batch_size": 2, "gradient_clip": GROUPS})
+    module = make_module(config, h2_graphs([0.7, 0.9]))
+    fit(module, tmp_path)
+    assert norm(module.model.backbone.parameters()) == pytest.approx(0.01, rel=1e-9)
+    assert norm(module.model.readouts.parameters()) == pytest.approx(0.002, rel=1e-9)
+
+
+def test_a_run_says_what_has_no_limit_and_refuses_unknown_groups(tmp_path):
+    data = write_frames(tmp_path / "h2.xyz", h2_frames(lengths(6)))
+
+    def run(limits):
+        config = settings(
+            {"train": str(data), "valid": 0.3},
+            training={"epochs": 1, "gradient_clip": limits},
+            top={"output": str(tmp_path / "run")},
+        )
+        return train(config, progress=False)
+
+    result = run({"backbone": 1.0})
+    assert "gradient_clip names no limit for" in (result.folder / "train.log").read_text()
+    saved = load_config(result.folder / "config.yaml")
+    assert saved.training.gradient_clip == {"backbone": 1.0}
+    with pytest.raises(
+        ConfigError, match=r"no parameter fits 'readout'\. Did you mean 'rea"
+    ):
+        run({"readout": 1.0})
+    with pytest.raises(ConfigError, match="both stand for the parameter readouts"):
+        run({"readouts": 1.0, "*": 1.0})
+    assert (result.folder / "model.pt").is_file()  # a mistake costs no earlier run
+
+
+def test_a_gradient_that_is_not_finite_ends_training_and_spoils_no_weight(tmp_path):
+    config = settings(training={"epochs": 1, "batch_size": 2, "gradient_clip": GROUPS})
+    graphs = h2_graphs([0.7, 0.9])
+    graphs[0]["forces_labels"] += math.inf
+    module = make_module(config, graphs)
+    with pytest.raises(TrainingError, match="gradient is not finite at step 0"):
+        fit(module, tmp_path)
+    assert all(bool(torch.isfinite(p).all()) for p in module.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ({"backbone": -1.0}, "gradient_clip.backbone should be greater than 0, not -1.0"),
+        ({"backbone": "much"}, "gradient_clip.backbone should be a number, not 'much'"),
+        (-1.0, "training.gradient_clip should be greater than 0, not -1.0"),
+        ({"backbone": math.inf}, "gradient_clip.backbone should be a finite number"),
+    ],
+)
+def test_limits_that_are_no_limits(value, error):
+    with pytest.raises(ConfigError, match=error):
+        settings(training={"gradient_clip": value})

@@ -11,6 +11,7 @@ from gnnforce.errors import ConfigError
 from gnnforce.graph.batch import batch as join_graphs
 from gnnforce.training import multitask
 from gnnforce.training.batches import join
+from gnnforce.training.callbacks import criterion
 from gnnforce.training.fit import train
 from gnnforce.training.logs import read_history
 from gnnforce.training.module import TrainingError
@@ -219,6 +220,18 @@ def test_a_gradient_that_is_not_finite_ends_the_run(monkeypatch, tmp_path):
         fit(module, tmp_path)
     for a, b in zip(before, module.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_the_best_epoch_follows_the_weights():
+    entry = {"energy_per_atom": {"rmse": 0.0, "count": 1}, "stress": {"count": 0}}
+    validation = {
+        name: entry | {"forces": {"rmse": rmse, "count": 3}}
+        for name, rmse in (("pbe", 2.0), ("ccsd", 3.0))
+    }
+    plain = make_module(two_heads(), graphs())
+    assert criterion(validation, plain) == pytest.approx(4 + 9)
+    weighed = make_module(two_heads(multitask={"weights": {"ccsd": 5.0}}), graphs())
+    assert criterion(validation, weighed) == pytest.approx(4 + 5 * 9)
 
 
 def test_order_seeds_differ():
