@@ -93,26 +93,25 @@ class PaiNN(Backbone):
         """Compute the same on the aggregation primitive."""
         edges = polar(vectors, slots_of(graph.edge_index, graph.n_atoms), self.cutoff)
         lengths = edges.lengths.detach()  # (n_slots,)
-        basis = bessel_basis(lengths, self.cutoff, self.n_radial)
+        values = bessel_basis(lengths, self.cutoff, self.n_radial)
         slopes = bessel_slopes(lengths, self.cutoff, self.n_radial)
         u = polynomial_envelope(lengths, self.cutoff)[:, None]
         du = polynomial_slope(lengths, self.cutoff)[:, None]
-        value = torch.cat([basis * u, u], dim=1)  # (n_slots, n_radial + 1)
-        slope = torch.cat([slopes * u + basis * du, du], dim=1)
-        sent = value.index_select(0, edges.slots.slot_by_source)
+        value = torch.cat([values * u, u], dim=1)  # (n_slots, n_radial + 1)
+        slope = torch.cat([slopes * u + values * du, du], dim=1)
+        basis = value, slope, value.index_select(0, edges.slots.slot_by_source)
         s = self.embedding(graph.numbers)
-        if not self.messages:
-            return s
+        layers = [m for m in self.messages if isinstance(m, PaiNNMessage)]
+        updates = [u for u in self.updates if isinstance(u, PaiNNUpdate)]
         v: Tensor | None = None
-        x, y = self.messages[0].first(s), ()
-        contexts = [*(message.context.layers() for message in self.messages), None][1:]
-        for message, update, context in zip(
-            self.messages, self.updates, contexts, strict=True
-        ):
-            ds, dv = message.chained(edges, (value, slope, sent), x, *y)
+        sent = layers[0].first(s) if layers else []
+        for number, (layer, update) in enumerate(zip(layers, updates, strict=True)):
+            ds, dv = layer.chained(edges, basis, *sent)
+            last = number + 1 == len(layers)
+            context = None if last else layers[number + 1].context.layers()
             s, *rest = painn_node((s, ds), (v, dv), update.parts(), context)
             if rest:
-                v, x, *y = rest
+                v, *sent = rest
         return s
 
     def _filters(self, radial: Tensor) -> tuple[Tensor, ...]:
@@ -165,20 +164,20 @@ class PaiNNMessage(Interaction):
         ds, dv = self.collect(graph, {"phi": self.context(s), "v": v}, edges)
         return s + ds, dv if v is None else v + dv
 
-    def first(self, s: Tensor) -> Tensor:
-        """Return what is sent before there are vectors, ``(n_atoms, 2 n_features)``."""
-        sent: Tensor = run_layers(s, self.context.layers()).result
-        return sent[:, : 2 * self.n_features]
+    def first(self, s: Tensor) -> list[Tensor]:
+        """Return what is sent before there are vectors, each ``(n_atoms, n_features)``."""
+        x_0, x_1, _ = run_layers(s, self.context.layers()).result.chunk(3, dim=1)
+        return [x_0, x_1]
 
     def chained(
-        self, edges: Edges, basis: tuple[Tensor, Tensor, Tensor], x: Tensor, *y: Tensor
+        self, edges: Edges, basis: tuple[Tensor, Tensor, Tensor], *sent: Tensor
     ) -> tuple[Tensor, ...]:
         """Return changes of scalars and vectors; see ``Radial`` for the basis."""
+        carry = (1,) if len(sent) > 2 else ()
         weight = parameter(self.filters.weight)
-        if not y:  # nothing is carried
-            weight = weight[: 2 * self.n_features]
-        paths = Paths(embed=(0, 1), carry=(1,) if y else ())
-        return aggregate(paths, edges, Radial(*basis, weight), x, *y)
+        weight = weight[: len(sent) * self.n_features]  # the last is of what is carried
+        paths = Paths(embed=(0, 1), carry=carry)
+        return aggregate(paths, edges, Radial(*basis, weight), *sent)
 
     def message(
         self,

@@ -93,6 +93,7 @@ class SchNet(Backbone):
         )
         x = self.embedding(graph.numbers)
         for interaction in self.interactions:
+            assert isinstance(interaction, SchNetInteraction)
             x = x + interaction.chained(edges, x, (basis, slopes), envelope)
         return x
 

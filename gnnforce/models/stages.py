@@ -147,6 +147,27 @@ def slopes_of_edges(task: Task, rows: Tensor) -> Slopes:
 
 def by_nodes(task: Task, engine: str) -> tuple[Outputs, Slopes]:
     """Pull node cotangents of all outputs back together."""
-    features = features_of(task, engine)
+    with mode_of(engine, frozen=not task.create_graph):
+        rows = task.model.node_rows(task.graph, task.leaf)
+    features = split_rows(task, rows)
     out, cotangents = node_cotangents(task, features, task.table)
-    return out, pulled(task, engine, features.atoms, cotangents)
+    if engine != "chain" or task.create_graph:
+        return out, pulled(task, engine, features.atoms, cotangents)
+    return out, pulled(task, engine, rows, features_first(cotangents, rows.shape[0]))
+
+
+def features_first(cotangents: Tensor, n_rows: int) -> Tensor:
+    """Lay cotangents out as the primitives do, and fill up with rows of zeros.
+
+    Args:
+        cotangents: Shape ``(n_outputs, n_atoms, n_features)``.
+        n_rows: Rows of the backbone, isolated atoms included.
+
+    Returns:
+        A view of shape ``(n_outputs, n_rows, n_features)`` with the outputs adjacent.
+    """
+    n_outputs, n_atoms, n_features = cotangents.shape
+    laid = cotangents.new_empty(n_features, n_rows, n_outputs)
+    laid[:, :n_atoms] = cotangents.permute(2, 1, 0)
+    laid[:, n_atoms:] = 0
+    return laid.permute(2, 1, 0)

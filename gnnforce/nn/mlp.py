@@ -38,7 +38,7 @@ class MLP(nn.Sequential):
         """Evaluate all layers, shape ``(..., n_out)``."""
         if is_chained():
             return perceptron(x, self.layers())
-        result: Tensor = super().forward(x)
+        result: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return result
 
     def tangent(self, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,8 +67,7 @@ class Dense(nn.Linear):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (name of nn.Linear)
+    def forward(self, input: Tensor) -> Tensor:
         """Multiply every row with the weights, shape ``(..., n_out)``."""
         if is_chained():
             return perceptron(input, layers_of([self], "silu"))

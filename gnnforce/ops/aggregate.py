@@ -34,13 +34,13 @@ from gnnforce.ops.rules import (
     Primitive,
     apply_rule,
     is_batched,
+    keep,
     kept_or_made,
     remember_tensors,
     wanted,
 )
 from gnnforce.ops.scatter import scatter_sum
 from gnnforce.ops.slots import Slots
-
 
 # up to which size a layer keeps what it computed on edges, instead of computing it again
 KEPT_ENTRIES = 2**21
@@ -97,7 +97,7 @@ class Radial(NamedTuple):
 
 
 def aggregate(
-    paths: Paths, edges: Edges, radial: Radial, x: Tensor | None, *carried: Tensor
+    paths: Paths, edges: Edges, radial: Radial, *sent: Tensor
 ) -> tuple[Tensor, ...]:
     """Sum over neighbors; the formula stands at the head of this module.
 
@@ -109,15 +109,15 @@ def aggregate(
         paths: What is embedded and carried.
         edges: Geometry.
         radial: Values, slopes and the linear map of the radial functions.
-        x: Scalars of every atom, ``(n_atoms, len(paths.embed) * n_features)``.
-        *carried: For every degree in ``paths.carry`` a tensor ``(n_atoms, 2 l + 1,
-            n_features)``; ``(n_atoms, n_features)`` when ``l`` is zero.
+        *sent: For every degree in ``paths.embed`` scalars ``x`` of shape ``(n_atoms,
+            n_features)``; then for every degree in ``paths.carry`` a tensor ``y`` of shape
+            ``(n_atoms, 2 l + 1, n_features)``, without the middle axis when ``l`` is zero.
 
     Returns:
-        One tensor for every degree, of those shapes.
+        One tensor for every degree, shaped as a ``y`` of that degree.
     """
     result: tuple[Tensor, ...] = _Aggregate.apply(
-        [], paths, edges.slots, edges.lengths, edges.directions, *radial, x, *carried
+        [], paths, edges.slots, edges.lengths, edges.directions, *radial, *sent
     )
     return result
 
@@ -148,7 +148,7 @@ class _Layer(NamedTuple):
     slope: Tensor
     sent: Tensor
     weight: Tensor
-    x: Tensor | None
+    x: tuple[Tensor, ...]
     carried: tuple[Tensor, ...]
 
     @property
@@ -162,13 +162,10 @@ class _Layer(NamedTuple):
     def of_edges(self, *, slopes: bool) -> _OfEdges:
         """Evaluate radial functions and fetch what the sources hold."""
         source, n_paths = self.slots.source, self.n_paths
-        x: tuple[Tensor, ...] = ()
-        if self.x is not None:
-            x = self.x.index_select(0, source).chunk(len(self.paths.embed), dim=1)
         return _OfEdges(
             (self.value @ self.weight.T).chunk(n_paths, dim=1),
             (self.slope @ self.weight.T).chunk(n_paths, dim=1) if slopes else (),
-            x,
+            tuple(x.index_select(0, source) for x in self.x),
             tuple(y.index_select(0, source) for y in self.carried),
         )
 
@@ -185,13 +182,13 @@ class _Aggregate(Primitive):
         paths: Paths,
         slots: Slots,
         lengths: Tensor,
-        *tensors: Tensor | None,
+        *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         layer = _layer(paths, slots, tensors)
         small = layer.value.shape[0] * layer.weight.shape[0] <= KEPT_ENTRIES
         edges = layer.of_edges(slopes=small)
         if small:
-            kept.append(edges)
+            keep(kept, edges)
         return _forward(layer, edges)
 
     @staticmethod
@@ -217,15 +214,12 @@ class _Aggregate(Primitive):
         return None, None, None, *apply_rule(rule, grads)
 
 
-def _layer(paths: Paths, slots: Slots, tensors: tuple[Tensor | None, ...]) -> _Layer:
-    directions, value, slope, sent, weight, x, *carried = tensors
-    assert directions is not None and value is not None and sent is not None
-    assert slope is not None and weight is not None
-    with_components = tuple(
-        y[:, None] if y.dim() == 2 else y for y in carried if y is not None
-    )
-    fixed = directions.detach()
-    return _Layer(paths, slots, fixed, value, slope, sent, weight, x, with_components)
+def _layer(paths: Paths, slots: Slots, tensors: tuple[Tensor, ...]) -> _Layer:
+    directions, value, slope, sent, weight, *rows = tensors
+    n_embedded = len(paths.embed)
+    x = tuple(rows[:n_embedded])
+    y = tuple(y[:, None] if y.dim() == 2 else y for y in rows[n_embedded:])
+    return _Layer(paths, slots, directions.detach(), value, slope, sent, weight, x, y)
 
 
 def _forward(layer: _Layer, edges: _OfEdges) -> tuple[Tensor, ...]:
@@ -272,10 +266,11 @@ def _pull(
     if needed[0] or needed[1]:
         lengths, directions = _to_geometry(layer, edges, first)
     value, weight = _to_radial(layer, edges, cotangents, (needed[2], needed[5]))
-    x, carried = _to_sources(layer, first) if any(needed[6:]) else (None, ())
-    nothing = (None,) * len(layer.carried)
+    rows: Cotangents = (None,) * layer.n_paths
+    if any(needed[6:]):
+        rows = _to_sources(layer, first)
     # slopes and what is sent enter the rules only
-    return lengths, directions, value, None, None, weight, x, *(carried or nothing)
+    return lengths, directions, value, None, None, weight, *rows
 
 
 def _features_first(g: Tensor) -> Tensor:
@@ -344,40 +339,34 @@ def _add_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
     return total.baddbmm_(a, b)
 
 
-def _to_sources(
-    layer: _Layer, cotangents: dict[int, Tensor]
-) -> tuple[Tensor | None, tuple[Tensor | None, ...]]:
+def _to_sources(layer: _Layer, cotangents: dict[int, Tensor]) -> Cotangents:
     """Send cotangents to the sources of the edges.
 
     Returns:
-        Of ``x`` ``(n_outputs, n_atoms, ...)`` and of every carried tensor.
+        Of every ``x``, then of every ``y``, with the outputs leading.
     """
     slots, paths = layer.slots, layer.paths
     functions = (layer.weight @ layer.sent.T).chunk(layer.n_paths)  # (f, n_edges)
-    parts = []
+    rows: list[Tensor | None] = []
     for degree, radial in zip(paths.embed, functions, strict=False):
-        if degree not in cotangents:
-            parts.append(_nothing(layer, cotangents))
+        c = cotangents.get(degree)
+        if c is None:
+            rows.append(None)
         elif degree == 0:
-            parts.append(send(radial, cotangents[0], slots)[:, :, 0])
+            rows.append(send(radial, c, slots)[:, :, 0].permute(2, 1, 0))
         else:
             angular = harmonics(layer.directions, degree)
             angular = angular.index_select(0, slots.slot_by_source)
-            parts.append(send_contracted(radial, angular, cotangents[degree], slots))
-    x = torch.cat(parts).permute(2, 1, 0) if parts else None
-    carried: list[Tensor | None] = []
+            moved = send_contracted(radial, angular, c, slots)
+            rows.append(moved.permute(2, 1, 0))
     for degree, radial in zip(paths.carry, functions[len(paths.embed) :], strict=True):
-        if degree not in cotangents:
-            carried.append(None)
+        c = cotangents.get(degree)
+        if c is None:
+            rows.append(None)
             continue
-        moved = send(radial, cotangents[degree], slots).permute(3, 1, 2, 0)
-        carried.append(moved[:, :, 0] if degree == 0 else moved)
-    return x, tuple(carried)
-
-
-def _nothing(layer: _Layer, cotangents: dict[int, Tensor]) -> Tensor:
-    n_outputs = next(iter(cotangents.values())).shape[-1]
-    return layer.value.new_zeros(layer.n_features, layer.slots.n_atoms, n_outputs)
+        moved = send(radial, c, slots).permute(3, 1, 2, 0)
+        rows.append(moved[:, :, 0] if degree == 0 else moved)
+    return tuple(rows)
 
 
 def _to_radial(
@@ -395,7 +384,9 @@ def _to_radial(
     for degree, g in zip(paths.degrees, cotangents, strict=True):
         if g is not None:
             with_component = g[:, :, None] if g.dim() == 3 else g
-            rows[degree] = layer.to_blocks(with_component, 1)  # (N, n_blocks, m, features)
+            rows[degree] = layer.to_blocks(
+                with_component, 1
+            )  # (N, n_blocks, m, features)
     n_outputs = next(iter(rows.values())).shape[0]
     shape = (n_outputs, slots.edge.shape[0], layer.n_features)
     zero = layer.value.new_zeros(1, 1, 1).expand(shape)

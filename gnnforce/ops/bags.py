@@ -93,9 +93,9 @@ def _bags(weights: Tensor, table: Tensor, slots: Slots, terms: int) -> Tensor:
 
 def _sum_bags(weights: Tensor, rows: Tensor, index: Tensor, ends: Tensor) -> Tensor:
     flat = weights.reshape(-1)
-    result: Tensor = torch.embedding_bag(
-        rows, index, ends, False, 0, False, flat, True
-    )[0]
+    result: Tensor = torch.embedding_bag(rows, index, ends, False, 0, False, flat, True)[
+        0
+    ]
     return result
 
 

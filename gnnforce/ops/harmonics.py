@@ -41,7 +41,13 @@ def harmonics(directions: Tensor, degree: int) -> Tensor:
         raise UserError(f"harmonics exist up to degree {MAX_DEGREE}, not {degree}")
     x, y, z = directions.unbind(-1)
     return torch.stack(
-        [S3 * x * y, S3 * y * z, 1.5 * z * z - 0.5, S3 * x * z, 0.5 * S3 * (x * x - y * y)],
+        [
+            S3 * x * y,
+            S3 * y * z,
+            1.5 * z * z - 0.5,
+            S3 * x * z,
+            0.5 * S3 * (x * x - y * y),
+        ],
         dim=-1,
     )
 

@@ -5,7 +5,7 @@ Its rule works on cotangents with features first and outputs last
 of the rule to the next stays in the cache.
 """
 
-# ruff: noqa: ANN401  (autograd.Function prescribes names and passes anything)
+# ruff: noqa: ANN401, ARG004  (autograd.Function prescribes names and passes anything)
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ from gnnforce.ops.rules import (
     Cotangents,
     Primitive,
     apply_rule,
+    keep,
     kept_or_made,
     remember_tensors,
     wanted,
@@ -69,7 +70,7 @@ def painn_node(
         (u, w) = v M^T, \qquad q = \sqrt{\|w\|^2 + \epsilon} \\
         (a, b, c) &= \mathrm{MLP}(s, q), \qquad s \leftarrow s + c + b \odot \langle u, w
         \rangle, \qquad v \leftarrow v + a \odot u \\
-        (x, d) &= \mathrm{MLP}'(s), \qquad y = d \odot v
+        (x_0, x_1, d) &= \mathrm{MLP}'(s), \qquad y = d \odot v
 
     Args:
         scalars: ``s`` and its change, each ``(n_atoms, n_features)``.
@@ -80,8 +81,7 @@ def painn_node(
             after the last layer.
 
     Returns:
-        New ``s, v, x, y``, with ``x`` of shape ``(n_atoms, 2 n_features)``; after the last
-        layer ``s`` alone.
+        New ``s, v, x_0, x_1, y``; after the last layer ``s`` alone.
     """
     given = [*scalars, *vectors, update.mix, *update.layers.flat()]
     if context is not None:
@@ -105,9 +105,10 @@ class _Parts(NamedTuple):
 
 
 def _parts(activation: Activation, tensors: Sequence[Any]) -> _Parts:
-    first, update, context = tensors[:5], tensors[5:9], tensors[9:]
+    s, ds, v, dv, mix, *flat = tensors
+    update, context = flat[:4], flat[4:]
     layers = Layers.of(activation, context) if context else None
-    return _Parts(*first, Layers.of(activation, update), layers)
+    return _Parts(s, ds, v, dv, mix, Layers.of(activation, update), layers)
 
 
 class _Run(NamedTuple):
@@ -154,13 +155,12 @@ class _Node(Primitive):
         kept: list[_Run], activation: Activation, epsilon: float, *tensors: Any
     ) -> tuple[Tensor, ...]:
         run = _run(_parts(activation, tensors), epsilon)
-        kept.append(run)
+        keep(kept, run)
         if run.context is None or run.new_v is None:
             return (run.new_s,)
-        width = 2 * run.new_s.shape[1]
-        phi = run.context.result
-        x = phi[:, :width].contiguous()
-        return run.new_s, run.new_v, x, phi[:, None, width:] * run.new_v
+        x_0, x_1, d = run.context.result.chunk(3, dim=1)
+        y = d[:, None] * run.new_v
+        return run.new_s, run.new_v, x_0.contiguous(), x_1.contiguous(), y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -202,7 +202,8 @@ class _Factors(NamedTuple):
     next_slope: Tensor | None
 
     def piece(self, atoms: slice) -> "_Factors":
-        return _Factors(*(None if x is None else x[:, atoms] for x in self))
+        cut: list[Any] = [None if x is None else x[:, atoms] for x in self]
+        return _Factors(*cut)
 
 
 def _factors(run: _Run, activation: Activation) -> _Factors:
@@ -260,13 +261,13 @@ def _present(
     if gs is None:
         gs = some.new_zeros(shape)
     if not rest:
-        return [gs, None, None, None]
-    gv, gx, gy = rest
-    if gx is None:
-        gx = some.new_zeros(2 * n_features, n_atoms, n_outputs)
+        return [gs, None, None, None, None]
+    gv, g0, g1, gy = rest
+    g0 = some.new_zeros(shape) if g0 is None else g0
+    g1 = some.new_zeros(shape) if g1 is None else g1
     if gy is None:
         gy = some.new_zeros(n_features, n_atoms, 3, n_outputs)
-    return [gs, gv, gx, gy]
+    return [gs, gv, g0, g1, gy]
 
 
 def _pull_piece(
@@ -280,14 +281,11 @@ def _pull_piece(
     Returns:
         Cotangents of ``s`` and ``v``, and of what the matrices returned.
     """
-    gs, gv, gx, gy = cotangents
+    gs, gv, g0, g1, gy = cotangents
     assert gs is not None
     next_seen = None
-    if parts.context is not None and gx is not None and gy is not None:
-        assert f.new_v is not None and f.d is not None and f.next_slope is not None
-        sent = [gx, contract(gy, f.new_v)]
-        gs, next_seen = pull_layers(parts.context, [f.next_slope], sent, gs)
-        gv = gy * f.d if gv is None else torch.addcmul(gv, gy, f.d)
+    if parts.context is not None:
+        gs, gv, next_seen = _pull_context(parts.context, f, [gs, gv, g0, g1, gy])
     ga = torch.zeros_like(gs) if gv is None else contract(gv, f.u)
     both, seen = pull_layers(parts.update, [f.slope], [ga, gs * f.dot, gs])
     from_s, from_q = both.chunk(2)
@@ -299,6 +297,20 @@ def _pull_piece(
     new_gs = torch.add(gs, from_s, out=out[0])
     new_gv = pull_matrix(parts.mix, [gu, gw], gv, out[1])
     return (new_gs, new_gv), _Seen((gu, gw), seen, next_seen)
+
+
+def _pull_context(
+    context: Layers, f: _Factors, cotangents: list[Tensor | None]
+) -> tuple[Tensor, Tensor, list[Sequence[Tensor]]]:
+    """Pull what is sent back to the scalars and vectors that are also kept."""
+    gs, gv, g0, g1, gy = cotangents
+    assert gy is not None
+    assert f.new_v is not None
+    assert f.d is not None
+    sent = [g for g in (g0, g1, contract(gy, f.new_v)) if g is not None]
+    slopes = [slope for slope in (f.next_slope,) if slope is not None]
+    new_gs, seen = pull_layers(context, slopes, sent, gs)
+    return new_gs, gy * f.d if gv is None else torch.addcmul(gv, gy, f.d), seen
 
 
 def _to_parameters(parts: _Parts, run: _Run, seen: _Seen) -> tuple[Tensor | None, ...]:

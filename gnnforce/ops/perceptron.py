@@ -4,7 +4,7 @@ Acting on each atom by itself, it sees the cotangents of all outputs as more col
 matrix product a layer: with features first and outputs last, nothing is copied.
 """
 
-# ruff: noqa: ANN401  (autograd.Function prescribes names and passes anything)
+# ruff: noqa: ANN401, ARG004  (autograd.Function prescribes names and passes anything)
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from gnnforce.ops.rules import (
     Cotangents,
     Primitive,
     apply_rule,
+    keep,
     kept_or_made,
     remember_tensors,
     wanted,
@@ -156,8 +157,7 @@ def pull_parameters(
     """
     joined = [torch.cat(list(parts)) for parts in seen]
     weights = [
-        torch.einsum("orn,ri->noi", g, x)
-        for g, x in zip(joined, run.inputs, strict=True)
+        torch.einsum("orn,ri->noi", g, x) for g, x in zip(joined, run.inputs, strict=True)
     ]
     biases = [
         None if bias is None else g.sum(dim=1).T
@@ -172,7 +172,7 @@ class _Perceptron(Primitive):
         kept: list[Run], activation: Activation, x: Tensor, *flat: Tensor | None
     ) -> Tensor:
         run = run_layers(x, Layers.of(activation, flat))
-        kept.append(run)
+        keep(kept, run)
         return run.result
 
     @staticmethod
@@ -193,7 +193,9 @@ class _Perceptron(Primitive):
             assert g is not None
             slopes = run.slopes(layers.activation)
             pulled, seen = pull_layers(layers, slopes, [features_first(g)])
-            own = pull_parameters(layers, run, seen) if parameters else (None,) * len(flat)
+            own = (
+                pull_parameters(layers, run, seen) if parameters else (None,) * len(flat)
+            )
             return outputs_first(pulled), *own
 
         return None, None, *apply_rule(rule, (grad,))

@@ -106,7 +106,7 @@ def apply_rule(rule: Rule, cotangents: Cotangents) -> Cotangents:
     if not is_batched(cotangents):
         single = tuple(None if g is None else g[None] for g in cotangents)
         return tuple(None if x is None else x[0] for x in rule(single))
-    level = _functorch.maybe_current_level()
+    level = _functorch.maybe_current_level() or 0
     opened = [_opened(g, level) for g in cotangents]
     with temporarily_pop_interpreter_stack():
         size = next(g.shape[d] for g, d in opened if g is not None and d is not None)
@@ -132,6 +132,28 @@ def _leading(g: Tensor | None, dim: int | None, size: int) -> Tensor | None:
     if g is None:
         return None
     return g.expand(size, *g.shape) if dim is None else g.movedim(dim, 0)
+
+
+def keep(kept: list[Kept], values: Kept) -> None:
+    """Keep what a forward pass computed, for :func:`kept_or_made`.
+
+    Tensors are detached, which copies nothing: a node that held one of its own results,
+    which holds the node, would never be freed.
+
+    Args:
+        kept: Where to put it.
+        values: A named tuple of tensors, tuples of them, and None.
+    """
+    kept.append(_detached(values))
+
+
+def _detached(values: Any) -> Any:
+    if isinstance(values, Tensor):
+        return values.detach()
+    if isinstance(values, tuple):
+        parts = [_detached(value) for value in values]
+        return values._make(parts) if hasattr(values, "_make") else tuple(parts)
+    return values
 
 
 def kept_or_made(kept: list[Kept], make: Callable[[], Kept]) -> Kept:
