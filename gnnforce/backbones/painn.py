@@ -10,8 +10,9 @@ from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
 from gnnforce.nn.mlp import MLP, Dense, parameter
-from gnnforce.ops.aggregate import Edges, Paths, Radial, aggregate
+from gnnforce.ops.aggregate import aggregate
 from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
+from gnnforce.ops.edges import Edges, Paths, Radial
 from gnnforce.ops.mode import is_chained
 from gnnforce.ops.painn import Update, painn_node
 from gnnforce.ops.perceptron import run_layers

@@ -11,8 +11,9 @@ from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
 from gnnforce.nn.mlp import MLP, Dense
-from gnnforce.ops.aggregate import Edges, Paths, Radial, aggregate
+from gnnforce.ops.aggregate import aggregate
 from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
+from gnnforce.ops.edges import Edges, Paths, Radial
 from gnnforce.ops.mode import is_chained
 from gnnforce.ops.polar import polar
 from gnnforce.ops.radial import gaussian_basis, gaussian_slopes

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnforce.ops.aggregate import Edges
+from gnnforce.ops.edges import Edges
 from gnnforce.ops.rules import Cotangents, Primitive, apply_rule
 from gnnforce.ops.slots import Slots
 
