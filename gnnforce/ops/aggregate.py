@@ -28,6 +28,7 @@ from gnnforce.ops.rules import (
     Primitive,
     apply_rule,
     is_batched,
+    keep,
     kept_or_made,
     remember_tensors,
     wanted,

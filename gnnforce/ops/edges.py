@@ -89,10 +89,12 @@ class Layer(NamedTuple):
 
     @property
     def n_paths(self) -> int:
+        """Number of degrees that are embedded or carried."""
         return len(self.paths.embed) + len(self.paths.carry)
 
     @property
     def n_features(self) -> int:
+        """Number of features of a path."""
         return self.weight.shape[0] // self.n_paths
 
     def of_edges(self, *, slopes: bool) -> OfEdges:
@@ -112,6 +114,7 @@ class Layer(NamedTuple):
 
 
 def layer_of(paths: Paths, slots: Slots, tensors: tuple[Tensor, ...]) -> Layer:
+    """Name the tensors of :func:`gnnforce.ops.aggregate.aggregate`."""
     directions, value, slope, sent, weight, *rows = tensors
     n_embedded = len(paths.embed)
     x = tuple(rows[:n_embedded])
