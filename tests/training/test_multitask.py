@@ -234,6 +234,23 @@ def test_the_best_epoch_follows_the_weights():
     assert criterion(validation, weighed) == pytest.approx(4 + 5 * 9)
 
 
+def test_every_step_has_draws_of_its_own(monkeypatch, tmp_path):
+    drawn = []
+
+    def draw(rows):
+        drawn.append(float(torch.rand(())))
+        return rows.sum(0)
+
+    use(monkeypatch, draw)
+    state = torch.get_rng_state()
+    for _ in range(2):
+        module = make_module(two_heads(multitask={"combine": "pcgrad"}), graphs(3, 1))
+        fit(module, tmp_path)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len(set(drawn[:4])) == 4
+    assert drawn[4:] == drawn[:4]
+
+
 def test_order_seeds_differ():
     seeds = {order_seed(seed, step) for seed in range(5) for step in range(100)}
     assert len(seeds) == 500
