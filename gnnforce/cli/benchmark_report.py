@@ -1,6 +1,7 @@
 """Table, JSON and plot of ``gnnforce benchmark forces``."""
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,11 @@ def check_files(json: Path | None, plot: Path | None) -> None:
     if plot is not None:
         if plot.suffix.lower() != ".png":
             raise UserError(f"--plot writes a PNG: name it {plot.with_suffix('.png')}")
-        plots.require_matplotlib()
+        if find_spec("matplotlib") is None:
+            raise UserError(
+                "--plot needs matplotlib, which is not installed: pip install matplotlib, "
+                "or leave --plot out"
+            )
 
 
 def content(

@@ -14,7 +14,6 @@ JSON line a job out.
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -86,7 +85,13 @@ class MemoryProbe:
     """
 
     def __enter__(self) -> Self:
-        """Start the process."""
+        """Start the process.
+
+        Raises:
+            UserError: Where processes cannot be forked.
+        """
+        if not hasattr(os, "fork"):
+            raise UserError("peak memory is measured on Unix only; use --no-memory")
         words = [sys.executable, "-W", "ignore", "-m", "gnnforce.testing.peak_memory"]
         places = os.pathsep.join(sys.path)  # it must find the same package
         self._process = subprocess.Popen(
@@ -175,6 +180,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _limit_memory(mib: float) -> None:
     """Make allocations beyond the limit fail, instead of leaving that to the kernel."""
     if _STATUS.is_file():
+        import resource  # noqa: PLC0415  (not everywhere)
+
         limit = _status("VmData") + int(mib * 2**20)
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
@@ -193,6 +200,8 @@ def _start_window() -> tuple[int, str]:
 def _peak(method: str) -> int:
     if method == "VmHWM":
         return _status("VmHWM")
+    import resource  # noqa: PLC0415  (not everywhere)
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -89,3 +89,12 @@ def test_files_are_checked_first(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             check_files(json, plot)
+
+
+def test_a_plot_without_matplotlib_is_refused_with_a_remedy_that_exists(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gnnforce.cli.benchmark_report.find_spec", lambda _: None)
+    check_files(tmp_path / "a.json", None)
+    with pytest.raises(UserError, match=r"pip install matplotlib.*leave --plot out"):
+        check_files(None, tmp_path / "a.png")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gnnforce.errors import UserError
 from gnnforce.testing import peak_memory
 from gnnforce.testing.benchmark_calls import Call
 from gnnforce.testing.benchmark_setup import Setup
@@ -85,3 +86,9 @@ def test_a_dead_process_is_noticed():
 
 def test_memory_that_is_free():
     assert 10 < available_mib() < 1e8
+
+
+def test_without_fork_there_is_a_remedy(monkeypatch):
+    monkeypatch.delattr("os.fork")
+    with pytest.raises(UserError, match="--no-memory"), MemoryProbe():
+        pass
