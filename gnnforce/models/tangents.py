@@ -14,6 +14,7 @@ from gnnforce.derivatives.forward import (
 )
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.models.stages import Slopes, Task, node_cotangents, split_rows
+from gnnforce.ops.scatter import one_cotangent
 from gnnforce.readouts.stack import Outputs
 
 
@@ -79,7 +80,9 @@ def node_tangents(task: Task, point: Tensor, directions: Tensor) -> tuple[Tensor
     """
 
     def function(vectors: Tensor) -> Tensor:
-        return task.model.node_rows(task.graph, vectors)
+        # PyTorch's own operations push forward at half the cost of a Function's rules
+        with one_cotangent():
+            return task.model.node_rows(task.graph, vectors)
 
     if directions.shape[0] == 0:  # a batch without atoms
         rows = function(point)
