@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from gnnforce.ops.rules import Primitive
-from gnnforce.ops.slots import Slots
+from gnnforce.ops.slots import Slots, count
 
 INT32 = 2**31 - 1
 MAX_TERMS = 2**21
@@ -82,64 +83,120 @@ def _step(slots: Slots, terms: int) -> int:
 
 
 def _bags(weights: Tensor, table: Tensor, slots: Slots, terms: int) -> Tensor:
+    """Sum bags of ``terms`` rows an edge; ``weights`` is ``(f, n_edges, [terms])``."""
+    if torch.is_grad_enabled() and (weights.requires_grad or table.requires_grad):
+        result: Tensor = _Bags.apply(weights, table, slots, terms)
+        return result
+    return _sum_bags(weights, table, _by_source(slots, table.shape[0], terms), terms)
+
+
+def _sum_bags(
+    weights: Tensor, table: Tensor, places: tuple[Tensor, Tensor], terms: int
+) -> Tensor:
     n_features, n_atoms = table.shape[:2]
     rows = table.reshape(n_features * n_atoms * terms, -1)
-    index, ends = _tables(slots, n_features, terms)
-    if torch.is_grad_enabled() and (weights.requires_grad or table.requires_grad):
-        total: Tensor = _Bags.apply(weights, rows, index, ends)
-        return total
-    return _sum_bags(weights, rows, index, ends)
-
-
-def _sum_bags(weights: Tensor, rows: Tensor, index: Tensor, ends: Tensor) -> Tensor:
+    index, ends = places
     flat = weights.reshape(-1)
-    result: Tensor = torch.embedding_bag(rows, index, ends, False, 0, False, flat, True)[
-        0
-    ]
-    return result
+    sums = torch.embedding_bag(rows, index, ends, False, 0, False, flat, True)[0]
+    return sums.view(n_features, n_atoms, -1)
 
 
-def _tables(slots: Slots, n_features: int, terms: int) -> tuple[Tensor, Tensor]:
-    """Row of every term of every bag, and where bags begin and end."""
-    key = ("bags", n_features, terms)
+def _by_source(slots: Slots, n_features: int, terms: int) -> tuple[Tensor, Tensor]:
+    """Row of every term of the bags of sources, and where bags begin and end."""
+    key = ("by source", n_features, terms)
     if key not in slots.cache:
-        targets, ends = slots.target_by_source, slots.source_ends
-        # 32-bit numbers are a fourth faster to read
-        size = n_features * terms * max(slots.n_atoms, slots.n_edges)
-        kind = torch.int32 if size < INT32 else torch.int64
-        device = targets.device
-        feature = torch.arange(n_features, device=device)[:, None]
-        term = torch.arange(terms, device=device)
-        row = (feature * slots.n_atoms + targets) * terms  # (n_features, n_edges)
-        index = (row[:, :, None] + term).to(kind).view(-1)
-        starts = (feature * slots.n_edges + ends[:-1]) * terms
-        last = torch.full_like(ends[:1], n_features * terms * slots.n_edges)
-        slots.cache[key] = index, torch.cat([starts.view(-1), last]).to(kind)
+        slots.cache[key] = _places(
+            slots.target_by_source, slots.source_ends, n_features, terms
+        )
     return slots.cache[key]
 
 
-class _Bags(Primitive):
-    """``embedding_bag`` with a backward pass that is differentiated no further."""
-
-    @staticmethod
-    def forward(weights: Tensor, rows: Tensor, index: Tensor, ends: Tensor) -> Tensor:
-        return _sum_bags(weights, rows, index, ends)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, rows, index, ends = ctx.saved_tensors
-        lengths = ends[1:] - ends[:-1]
-        n_bags = lengths.shape[0]
-        bag = torch.repeat_interleave(
-            torch.arange(n_bags, device=ends.device), lengths, output_size=len(index)
+def _by_target(slots: Slots, n_features: int) -> tuple[Tensor, Tensor]:
+    """The same for the bags of targets, which receive from sources."""
+    key = ("by target", n_features, 1)
+    if key not in slots.cache:
+        order = _order_by_target(slots)
+        sources = slots.source.index_select(
+            0, slots.slot_by_source.index_select(0, order)
         )
-        per_term = grad.index_select(0, bag)  # (n_terms, n_columns)
-        for_weights = (per_term * rows.index_select(0, index)).sum(1).view_as(weights)
-        for_rows = torch.zeros_like(rows)
-        values = per_term * weights.reshape(-1, 1)
-        where = index.to(torch.int64)[:, None].expand_as(values)
-        return for_weights, for_rows.scatter_add_(0, where, values), None, None
+        ends = torch.zeros_like(slots.source_ends)
+        ends[1:] = count(slots.target_by_source, slots.n_atoms).cumsum(0)
+        slots.cache[key] = _places(sources, ends, n_features, 1)
+    return slots.cache[key]
+
+
+def _order_by_target(slots: Slots) -> Tensor:
+    """Places, in the order of sources, of the edges in the order of targets."""
+    key = ("order", 1, 1)
+    if key not in slots.cache:
+        order = torch.argsort(slots.slot_by_source)
+        slots.cache[key] = order, order
+    return slots.cache[key][0]
+
+
+def _places(
+    atoms: Tensor, ends: Tensor, n_features: int, terms: int
+) -> tuple[Tensor, Tensor]:
+    """Repeat a sparse pattern of atoms for every feature and term."""
+    n_edges, n_atoms = atoms.shape[0], ends.shape[0] - 1
+    # 32-bit numbers are a fourth faster to read
+    size = n_features * terms * max(n_atoms, n_edges)
+    kind = torch.int32 if size < INT32 else torch.int64
+    feature = torch.arange(n_features, device=atoms.device)[:, None]
+    term = torch.arange(terms, device=atoms.device)
+    row = (feature * n_atoms + atoms) * terms  # (n_features, n_edges)
+    index = (row[:, :, None] + term).to(kind).view(-1)
+    starts = (feature * n_edges + ends[:-1]) * terms
+    last = torch.full_like(ends[:1], n_features * terms * n_edges)
+    return index, torch.cat([starts.view(-1), last]).to(kind)
+
+
+class _Bags(Primitive):
+    """The sum of bags with a backward pass, for training; no second one."""
+
+    @staticmethod
+    def forward(weights: Tensor, table: Tensor, slots: Slots, terms: int) -> Tensor:
+        places = _by_source(slots, table.shape[0], terms)
+        return _sum_bags(weights, table, places, terms)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        weights, table, ctx.slots, ctx.terms = inputs
+        ctx.save_for_backward(weights, table)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weights, table = ctx.saved_tensors
+        needs_weights, needs_table, *_ = ctx.needs_input_grad
+        of_weights = of_table = None
+        if needs_weights:
+            of_weights = _pull_weights(grad, table, ctx.slots, ctx.terms)
+            of_weights = of_weights.view(weights.shape)
+        if needs_table:
+            of_table = _pull_table(grad, weights, ctx.slots, ctx.terms)
+            of_table = of_table.view(table.shape)
+        return of_weights, of_table, None, None
+
+
+def _pull_table(grad: Tensor, weights: Tensor, slots: Slots, terms: int) -> Tensor:
+    """Return what targets receive, ``(f, n_atoms, terms, columns)``."""
+    places = _by_target(slots, grad.shape[0])
+    ordered = weights.index_select(1, _order_by_target(slots))
+    if terms == 1:
+        return _sum_bags(ordered, grad, places, 1)
+    parts = [_sum_bags(w, grad, places, 1) for w in ordered.unbind(2)]
+    return torch.stack(parts, dim=2)
+
+
+def _pull_weights(grad: Tensor, table: Tensor, slots: Slots, terms: int) -> Tensor:
+    """Contract what the ends of an edge hold, ``(f, n_edges, terms)``."""
+    target = slots.block_target
+    own = table if target is None else table.index_select(1, target)
+    n_features, width = table.shape[0], slots.width
+    own = own.reshape(n_features * slots.n_blocks, terms, -1)
+    there = grad.index_select(1, slots.source)
+    there = there.view(n_features * slots.n_blocks, width, -1)
+    products = torch.bmm(there, own.transpose(1, 2))  # (f n_blocks, width, terms)
+    in_slots = products.view(n_features, slots.n_blocks * width, terms)
+    return in_slots.index_select(1, slots.slot_by_source)

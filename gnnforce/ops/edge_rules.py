@@ -56,8 +56,7 @@ def _to_geometry(
     for degree, cotangent in cotangents.items():
         c = layer.to_blocks(cotangent, 1).transpose(0, 1)  # (n_blocks, features, m, N)
         jacobian = slots.blocks(_slopes_along(layer, edges, degree))
-        for m in range(2 * degree + 1):
-            along = _add_product(along, jacobian[:, :, m], c[:, :, m])
+        along = _add_product(along, jacobian, c)
         if degree > 0 and degree in paths.embed:
             number = paths.embed.index(degree)
             messages = slots.blocks(edges.x[number] * edges.values[number])
@@ -94,12 +93,18 @@ def _slopes_along(layer: Layer, edges: OfEdges, degree: int) -> Tensor:
     return total
 
 
-def _add_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
-    if total is None:
-        return torch.bmm(a, b)
-    if torch.is_grad_enabled():
-        return torch.baddbmm(total, a, b)
-    return total.baddbmm_(a, b)
+def _add_product(total: Tensor | None, jacobian: Tensor, c: Tensor) -> Tensor:
+    """Contract components and features: ``(B, width, m, f)`` with ``(B, f, m, N)``."""
+    if torch.is_grad_enabled():  # the derivative of a slice is a tensor full of zeros
+        product = torch.bmm(jacobian.flatten(2), c.transpose(1, 2).flatten(1, 2))
+        return product if total is None else total + product
+    for m in range(c.shape[2]):
+        if total is None:
+            total = torch.bmm(jacobian[:, :, m], c[:, :, m])
+        else:
+            total.baddbmm_(jacobian[:, :, m], c[:, :, m])
+    assert total is not None
+    return total
 
 
 def _to_sources(layer: Layer, cotangents: dict[int, Tensor]) -> Cotangents:

@@ -52,9 +52,11 @@ def plus_product(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def contract(g: Tensor, factor: Tensor) -> Tensor:
     """Sum ``g * factor`` over components: ``(f, n, 3, N)`` and ``(f, n, 3, 1)``."""
+    if torch.is_grad_enabled():  # the derivative of a slice is a tensor full of zeros
+        return (g * factor).sum(dim=2)
     total = g[:, :, 0] * factor[:, :, 0]
     for c in range(1, g.shape[2]):
-        total = plus_product(total, g[:, :, c], factor[:, :, c])
+        total.addcmul_(g[:, :, c], factor[:, :, c])
     return total
 
 
@@ -105,6 +107,12 @@ def pull_matrix(
         >>> pull_matrix(torch.ones(3, 2), [torch.ones(1, 4), torch.ones(2, 4)])[0]
         tensor([3., 3., 3., 3.])
     """
+    if torch.is_grad_enabled():
+        g = _flat(torch.cat(list(parts)) if len(parts) > 1 else parts[0])
+        product = (
+            weight.T @ g if start is None else torch.addmm(_flat(start), weight.T, g)
+        )
+        return product.view(-1, *parts[0].shape[1:])
     total = None if start is None else _flat(start)
     target = None if out is None else _flat(out)
     in_place = False  # the start is not ours to overwrite
@@ -118,7 +126,7 @@ def pull_matrix(
             total.addmm_(block, _flat(part))
         else:
             total = torch.addmm(total, block, _flat(part), out=target)
-        in_place = not torch.is_grad_enabled()
+        in_place = True
     assert total is not None
     return total.view(-1, *parts[0].shape[1:]) if out is None else out
 
