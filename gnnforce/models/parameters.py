@@ -1,13 +1,18 @@
 """Gradients of a force field's energies with respect to its parameters."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
 
 from gnnforce.derivatives.cost import row_bytes
-from gnnforce.derivatives.parameters import call_with, fresh_leaves, parameter_gradients
+from gnnforce.derivatives.parameters import (
+    call_with,
+    fresh_leaves,
+    parameter_gradients,
+    pull_back_all,
+)
 from gnnforce.derivatives.splitting import memory_limit, rows_at_once
 from gnnforce.errors import UserError, did_you_mean
 from gnnforce.graph.atom_graph import AtomGraph
@@ -16,6 +21,7 @@ from gnnforce.graph.views import edge_vectors
 from gnnforce.models.derive import Request, workload
 from gnnforce.models.force_field import ForceField
 from gnnforce.models.leaves import check_cutoff, usable
+from gnnforce.readouts.stack import group_of
 
 
 def parameter_jacobian(
@@ -30,7 +36,8 @@ def parameter_jacobian(
 
     .. math:: J^{(p)}_{ng} = \partial E_{ng} / \partial p
 
-    The outputs are pulled back together, and nothing is summed over them. Parameters
+    The outputs are pulled back through the backbone together, without a loop over them;
+    those of members, which one output each depends on, come from one pull-back. Parameters
     that are frozen have a gradient too: ``requires_grad`` says what is trained, not what
     an energy depends on. Works under ``no_grad``; ``.grad`` and ``requires_grad`` of the
     parameters are not touched.
@@ -41,7 +48,8 @@ def parameter_jacobian(
         names: Which parameters: names as in ``model.named_parameters()``, modules
             (``"backbone"`` stands for all parameters inside) or patterns
             (``"*.weight"``); all when None.
-        chunk: Outputs to pull back at once; as many as ``memory`` allows when None.
+        chunk: Outputs to pull back at once; as many as ``memory`` allows when None. With
+            1 they go one after the other, which every operation supports.
         memory: Limit for temporaries in bytes or as ``"2GiB"``; when None, the
             environment variable ``GNNFORCE_MEMORY``, else 2 GiB. The result is not
             counted in it: it has ``n_outputs * n_graphs`` times the size of the
@@ -56,6 +64,7 @@ def parameter_jacobian(
     Raises:
         UserError: For a name that fits no parameter, a ``chunk`` below one, or an
             operation of the backbone without a rule for batched cotangents.
+        ConfigError: For a limit that is no number of bytes.
         GeometryError: For a graph made for a smaller cutoff than the model's.
         UnknownElementError: For an element the model has not learned.
 
@@ -73,6 +82,7 @@ def parameter_jacobian(
     if names is not None:
         chosen = matching_names([names] if isinstance(names, str) else names, parameters)
         parameters = {name: parameters[name] for name in parameters if name in chosen}
+    memory_limit(memory)  # refuse now what is no number of bytes
     check_cutoff(graph, model.cutoff)
     # a cotangent of one graph would pass through all the others in vain
     parts = split(graph) if "batch" in graph else [graph]
@@ -94,13 +104,54 @@ def _of_one(
     leaves = fresh_leaves(parameters)
     vectors = edge_vectors(graph).detach().to(model.dtype)
     energy = call_with(model, leaves, graph, vectors).energy[:, 0]  # (n_outputs,)
+    rows_of = member_rows(model)
+    stacked = [name for name in leaves if name in rows_of]
+    shared = {name: leaf for name, leaf in leaves.items() if name not in rows_of}
+    found = {}
+    if shared:
+        if chunk is None:
+            chunk = rows_within(model, graph, shared, memory)
+        found = parameter_gradients(energy, shared, chunk=chunk, keep=bool(stacked))
+    # each member is the parameter of one output: the slope of the sum is that of its own
+    ones = torch.ones_like(energy)[None]
+    own = pull_back_all(energy, [leaves[name] for name in stacked], ones, chunk)
+    for name, slopes in zip(stacked, own, strict=True):
+        row = slopes.new_zeros(len(energy), *slopes.shape[1:])
+        members = torch.arange(slopes.shape[1], device=row.device)
+        row[rows_of[name], members] = slopes[0]
+        found[name] = row
+    return {name: found[name] for name in leaves}
+
+
+def member_rows(model: ForceField) -> dict[str, Tensor]:
+    """Return which output each member is, for parameters that stack members.
+
+    Returns:
+        By name of the parameter the output of each entry along its first axis, int64,
+        shape ``(n_members,)``.
+    """
+    rows = torch.arange(model.n_outputs, device=model.device)
+    result = {}
+    for number, group in enumerate(model.readouts.groups):
+        heads = [head.name for head in model.heads if group_of(head) == group]
+        members = torch.cat([rows[model.outputs.slice(name)] for name in heads])
+        stack = model.readouts.perceptrons[number]
+        for name, _ in stack.named_parameters():
+            result[f"readouts.perceptrons.{number}.{name}"] = members
+    return result
+
+
+def rows_within(
+    model: ForceField,
+    graph: AtomGraph,
+    parameters: Mapping[str, Tensor],
+    memory: float | str | None,
+) -> int:
+    """Return how many outputs to pull back at once within a limit of memory."""
     request = Request(("energy",), model.outputs, None, "batched", False, memory)
-    limit = memory_limit(memory)
     size = row_bytes("batched", workload(model, graph, request, 0))
-    size += sum(leaf.numel() * leaf.element_size() for leaf in leaves.values())
-    if chunk is None:
-        chunk = rows_at_once(model.n_outputs, size, limit)
-    return parameter_gradients(energy, leaves, chunk=chunk)
+    size += sum(p.numel() * p.element_size() for p in parameters.values())
+    return rows_at_once(model.n_outputs, size, memory_limit(memory))
 
 
 def matching_names(patterns: Iterable[str], names: Iterable[str]) -> list[str]:

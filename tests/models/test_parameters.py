@@ -20,6 +20,7 @@ HEADS = [
     Head("gap", kind="node_mean", hidden=(4,)),
     Head("dipole", members=2, kind="pooled"),
     Head("linear", hidden=()),
+    Head("far", members=2, kind="node_mean"),  # in the stack of the first two
 ]
 
 
@@ -120,9 +121,9 @@ def test_pieces_follow_the_limit(monkeypatch):
     model, graph = make(heads=[Head("a", members=16)]), graph_of(molecule("CH4"))
     seen = []
 
-    def spy(outputs, leaves, *, chunk):
+    def spy(outputs, leaves, *, chunk, keep):
         seen.append(chunk)
-        return parameter_gradients(outputs, leaves, chunk=chunk)
+        return parameter_gradients(outputs, leaves, chunk=chunk, keep=keep)
 
     monkeypatch.setattr(parameters, "parameter_gradients", spy)
     for memory in ("1kB", "400kB", None):
@@ -134,7 +135,7 @@ def test_pieces_follow_the_limit(monkeypatch):
     parameter_jacobian(model, graph)
     assert seen[3] == 1
     with pytest.raises(ConfigError, match="memory='much' is not a number of bytes"):
-        parameter_jacobian(model, graph, memory="much")
+        parameter_jacobian(model, graph, "readouts", chunk=1, memory="much")
 
 
 def test_what_is_frozen_has_a_gradient_and_stays_frozen():
@@ -203,8 +204,9 @@ def test_refused():
         parameter_jacobian(model, AtomGraph.from_atoms(molecule("H2O"), 3.0))
     with pytest.raises(UnknownElementError):
         parameter_jacobian(model, graph_of(molecule("NH3")))
-    with pytest.raises(UserError, match="chunk must be at least 1"):
-        parameter_jacobian(model, graph_of(molecule("H2O")), chunk=0)
+    for names in (None, "backbone", "readouts", []):
+        with pytest.raises(UserError, match="chunk must be at least 1"):
+            parameter_jacobian(model, graph_of(molecule("H2O")), names, chunk=0)
 
 
 def test_matching_keeps_the_order_and_the_case():
