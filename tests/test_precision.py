@@ -40,17 +40,18 @@ SWITCHES = {
     "simplefilter",
     "basicConfig",
 }
+IN_FORK = "seeded inside fork_rng, which puts the state back"
 # file: what it switches, and why that is in order
 ALLOWED = {
     ("calculators/threads.py", "set_num_threads"): "asked for; puts the number back",
     ("training/engine.py", "set_num_threads"): "asked for; puts the number back",
     ("testing/peak_memory.py", "set_num_threads"): "in a process of its own",
-    ("testing/benchmark_setup.py", "manual_seed"): "inside fork_rng, which puts it back",
-    ("training/building.py", "manual_seed"): "inside fork_rng, which puts it back",
-    ("training/batches.py", "manual_seed"): "of a generator of its own",
+    ("testing/benchmark_setup.py", "default_generator"): IN_FORK,
+    ("training/building.py", "default_generator"): IN_FORK,
+    ("models/calibration.py", "default_generator"): IN_FORK,
+    ("derivatives/tasks.py", "default_generator"): IN_FORK,
     ("datasets/readers.py", "simplefilter"): "inside catch_warnings",
     ("training/engine.py", "simplefilter"): "inside catch_warnings",
-    ("datasets/loaders.py", "manual_seed"): "of a generator of its own",
 }
 LOW = {"bfloat16", "float16", "half", "tf32", "float8_e4m3fn"}
 
@@ -60,12 +61,17 @@ def name_of(path: Path) -> str:
 
 
 def switches(tree: ast.AST) -> list[str]:
-    """Names of global switches called, and of attributes of torch.backends assigned."""
+    """Names of global switches called, of the global generator, and of attributes of torch.backends assigned."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            found += [name] * (name in SWITCHES)
+            # of one's own generator; that of the process is reported by its name
+            text = ast.unparse(node.func)
+            own = "Generator(" in text or "default_generator" in text
+            found += [name] * (name in SWITCHES and not own)
+        if isinstance(node, ast.Attribute) and node.attr == "default_generator":
+            found.append(node.attr)
         targets = []
         if isinstance(node, ast.Assign):
             targets = node.targets
@@ -104,6 +110,7 @@ def test_no_low_precision_is_named():
         "torch.backends.cudnn.benchmark = True",
         "with torch.autocast('cpu'): pass",
         "torch.manual_seed(0)",
+        "torch.default_generator.manual_seed(0)",
         "np.random.seed(0)",
     ],
 )

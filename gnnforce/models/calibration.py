@@ -70,7 +70,7 @@ def calibrate(device: str | torch.device = "cpu", *, rounds: int = 5) -> Constan
 def made(members: int, device: torch.device) -> ForceField:
     """Return a model with random weights; the caller's random numbers stay as they are."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # and no device's
         model = ForceField(PaiNN([1, 6, 8]), [Head("energy", members=members)])
     return model.to(device=device, dtype=torch.float32).eval()
 
