@@ -28,7 +28,6 @@ from gnnforce.ops.rules import (
     Primitive,
     apply_rule,
     is_batched,
-    keep,
     kept_or_made,
     remember_tensors,
     wanted,
@@ -79,7 +78,7 @@ class _Aggregate(Primitive):
         small = layer.value.shape[0] * layer.weight.shape[0] <= KEPT_ENTRIES
         edges = layer.of_edges(slopes=small)
         if small:
-            keep(kept, edges)
+            kept.append(edges)
         return _forward(layer, edges)
 
     @staticmethod

@@ -36,7 +36,6 @@ from gnnforce.ops.rules import (
     Cotangents,
     Primitive,
     apply_rule,
-    keep,
     kept_or_made,
     remember_tensors,
     wanted,
@@ -155,12 +154,13 @@ class _Node(Primitive):
         kept: list[_Run], activation: Activation, epsilon: float, *tensors: Any
     ) -> tuple[Tensor, ...]:
         run = _run(_parts(activation, tensors), epsilon)
-        keep(kept, run)
+        kept.append(run)
+        s = run.new_s.detach()
         if run.context is None or run.new_v is None:
-            return (run.new_s,)
+            return (s,)
         x_0, x_1, d = run.context.result.chunk(3, dim=1)
         y = d[:, None] * run.new_v
-        return run.new_s, run.new_v, x_0.contiguous(), x_1.contiguous(), y
+        return s, run.new_v.detach(), x_0.contiguous(), x_1.contiguous(), y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -24,7 +24,6 @@ from gnnforce.ops.rules import (
     Cotangents,
     Primitive,
     apply_rule,
-    keep,
     kept_or_made,
     remember_tensors,
     wanted,
@@ -172,8 +171,8 @@ class _Perceptron(Primitive):
         kept: list[Run], activation: Activation, x: Tensor, *flat: Tensor | None
     ) -> Tensor:
         run = run_layers(x, Layers.of(activation, flat))
-        keep(kept, run)
-        return run.result
+        kept.append(run)
+        return run.result.detach()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -134,32 +134,12 @@ def _leading(g: Tensor | None, dim: int | None, size: int) -> Tensor | None:
     return g.expand(size, *g.shape) if dim is None else g.movedim(dim, 0)
 
 
-def keep(kept: list[Kept], values: Kept) -> None:
-    """Keep what a forward pass computed, for :func:`kept_or_made`.
-
-    Tensors are detached, which copies nothing: a node that held one of its own results,
-    which holds the node, would never be freed.
-
-    Args:
-        kept: Where to put it.
-        values: A named tuple of tensors, tuples of them, and None.
-    """
-    kept.append(_detached(values))
-
-
-def _detached(values: Any) -> Any:
-    if isinstance(values, Tensor):
-        return values.detach()
-    if isinstance(values, tuple):
-        parts = [_detached(value) for value in values]
-        return values._make(parts) if hasattr(values, "_make") else tuple(parts)
-    return values
-
-
 def kept_or_made(kept: list[Kept], make: Callable[[], Kept]) -> Kept:
     """Return what the forward pass computed, or compute it again to be differentiated.
 
     The forward pass of an ``autograd.Function`` is not recorded: what it keeps for a rule
-    would be a constant in the derivative of the rule.
+    would be a constant in the derivative of the rule. What is kept must not be a result of
+    the primitive, but ``result.detach()`` may: a node that held one of its own results,
+    which holds the node, would never be freed.
     """
     return make() if torch.is_grad_enabled() or not kept else kept[0]
