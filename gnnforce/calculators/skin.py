@@ -48,6 +48,7 @@ class SkinList:
         self.skin = float(skin)
         self.n_searches = 0
         self._list: AtomGraph | None = None
+        self._last: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
 
     def graph(self, atoms: Atoms) -> AtomGraph:
         """Return the graph of a structure.
@@ -94,9 +95,15 @@ class SkinList:
             return None  # a new search names the pair
         return self._select(moved, lengths < self.cutoff)
 
-    @staticmethod
-    def _select(graph: AtomGraph, keep: Tensor) -> AtomGraph:
+    def _select(self, graph: AtomGraph, keep: Tensor) -> AtomGraph:
+        """Take some of the edges; the same tensors as last time for the same edges.
+
+        What a model derives from edges alone is then not derived again.
+        """
         selected = copy(graph)
-        selected.edge_index = graph.edge_index[:, keep]
-        selected.edge_shifts = graph.edge_shifts[keep]
+        last = self._last
+        if last is None or last[0] is not graph.edge_index or not last[1].equal(keep):
+            edges, shifts = graph.edge_index[:, keep], graph.edge_shifts[keep]
+            self._last = last = graph.edge_index, keep, edges, shifts
+        selected.edge_index, selected.edge_shifts = last[2:]
         return selected

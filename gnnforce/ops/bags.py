@@ -142,13 +142,14 @@ def _places(
     # 32-bit numbers are a fourth faster to read
     size = n_features * terms * max(n_atoms, n_edges)
     kind = torch.int32 if size < INT32 else torch.int64
-    feature = torch.arange(n_features, device=atoms.device)[:, None]
-    term = torch.arange(terms, device=atoms.device)
+    atoms, ends = atoms.to(kind), ends.to(kind)
+    feature = torch.arange(n_features, device=atoms.device, dtype=kind)[:, None]
+    term = torch.arange(terms, device=atoms.device, dtype=kind)
     row = (feature * n_atoms + atoms) * terms  # (n_features, n_edges)
-    index = (row[:, :, None] + term).to(kind).view(-1)
+    index = row.view(-1) if terms == 1 else (row[:, :, None] + term).view(-1)
     starts = (feature * n_edges + ends[:-1]) * terms
     last = torch.full_like(ends[:1], n_features * terms * n_edges)
-    return index, torch.cat([starts.view(-1), last]).to(kind)
+    return index, torch.cat([starts.view(-1), last])
 
 
 class _Bags(Primitive):

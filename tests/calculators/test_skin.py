@@ -99,3 +99,17 @@ def test_calculator_with_skin_gives_the_same():
         np.testing.assert_allclose(
             skinned.get_forces(atoms), plain.get_forces(atoms), atol=1e-12
         )
+
+
+def test_the_same_edges_are_the_same_tensors():
+    atoms = bulk("Cu", cubic=True) * 2
+    lists = SkinList(3.0, 1.0)
+    first = lists.graph(atoms)
+    atoms.positions[0] += 1e-4
+    again = lists.graph(atoms)
+    assert again.edge_index is first.edge_index  # what is derived from edges is kept
+    atoms.positions[0] += 0.3
+    moved = lists.graph(atoms)
+    assert lists.n_searches == 1
+    assert moved.edge_index is not first.edge_index
+    assert_same_graph(moved, atoms, 3.0)
