@@ -103,7 +103,7 @@ def test_calculator_with_skin_gives_the_same():
 
 def test_the_same_edges_are_the_same_tensors():
     atoms = bulk("Cu", cubic=True) * 2
-    lists = SkinList(3.0, 1.0)
+    lists = SkinList(3.5, 1.0)
     first = lists.graph(atoms)
     atoms.positions[0] += 1e-4
     again = lists.graph(atoms)
@@ -112,4 +112,4 @@ def test_the_same_edges_are_the_same_tensors():
     moved = lists.graph(atoms)
     assert lists.n_searches == 1
     assert moved.edge_index is not first.edge_index
-    assert_same_graph(moved, atoms, 3.0)
+    assert_same_graph(moved, atoms, 3.5)
