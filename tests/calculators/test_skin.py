@@ -108,7 +108,7 @@ def test_the_same_edges_are_the_same_tensors():
     atoms.positions[0] += 1e-4
     again = lists.graph(atoms)
     assert again.edge_index is first.edge_index  # what is derived from edges is kept
-    atoms.positions[0] += 0.3
+    atoms.positions[0, 0] += 0.3
     moved = lists.graph(atoms)
     assert lists.n_searches == 1
     assert moved.edge_index is not first.edge_index
