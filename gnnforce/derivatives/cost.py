@@ -100,15 +100,16 @@ class Constants:
         return {"rates": rates, "product": self.product}
 
 
-# Two cores of a server CPU, float32, PaiNN 64 x 3 (scripts/benchmark_strategies.py).
+# A core of a server CPU, float32, PaiNN 64 x 3; only ratios matter to the choice
+# (scripts/benchmark_strategies.py --threads 1 --calibrate).
 DEFAULTS = Constants(
     rates={
-        "loop": Rate(0.0, 0.0, 4e-4, 2e-9),
-        "batched": Rate(1e-3, 0.0, 4e-5, 3e-9),
-        "chain": Rate(1e-3, 2e-9, 4e-5, 3e-10),
-        "forward": Rate(1.5e-3, 1e-9, 5e-5, 3e-9),
+        "loop": Rate(0.0, 0.0, 4e-4, 1.5e-8),
+        "batched": Rate(1.8e-3, 0.0, 2e-5, 2e-8),
+        "chain": Rate(1.3e-3, 1e-8, 1.2e-5, 2.1e-9),
+        "forward": Rate(2.5e-3, 0.0, 2e-5, 3e-8),
     },
-    product=3e-11,
+    product=1.2e-11,
 )
 
 

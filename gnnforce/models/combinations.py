@@ -141,7 +141,8 @@ def weights_of(weights: Weights, energy: Tensor, outputs: OutputTable) -> Tensor
                 "weights must have the shape (n_combinations, n_outputs, n_graphs) = "
                 f"(..., {energy.shape[0]}, {energy.shape[1]}), not {tuple(weights.shape)}"
             )
-        return weights.to(energy)
+        # a tensor made under inference_mode cannot be saved for a backward pass
+        return (weights.clone() if weights.is_inference() else weights).to(energy)
     several = [weights] if isinstance(weights, Combination) else list(weights)
     if not several:
         return energy.new_zeros(0, *energy.shape)

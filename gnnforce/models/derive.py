@@ -173,14 +173,13 @@ def add_shared(task: Task, out: Outputs, slopes: Slopes, shared: Slopes) -> Slop
 
     An output contains it once, a combination as often as its ``node_sum`` outputs weigh.
     """
-    contains = torch.tensor(
+    contains = torch.cat(
         [
-            float(head.kind == "node_sum")
+            # made on the device: a list of numbers would be copied there, and waited for
+            task.vectors.new_full((head.members,), float(head.kind == "node_sum"))
             for head in task.table.heads
-            for _ in range(head.members)
-        ],
-        dtype=task.vectors.dtype,
-    ).to(task.vectors.device, non_blocking=True)
+        ]
+    )  # (n_outputs,)
     if task.weights is None:
         factors = contains[:, None].expand(-1, task.graph.n_graphs)
     else:

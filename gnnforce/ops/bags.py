@@ -11,6 +11,7 @@ together are one call of ``embedding_bag``, the fastest such product in PyTorch.
 
 # ruff: noqa: ANN401, ARG004  (autograd.Function prescribes names and passes anything)
 
+import math
 from typing import Any
 
 import torch
@@ -195,9 +196,10 @@ def _pull_weights(grad: Tensor, table: Tensor, slots: Slots, terms: int) -> Tens
     target = slots.block_target
     own = table if target is None else table.index_select(1, target)
     n_features, width = table.shape[0], slots.width
-    own = own.reshape(n_features * slots.n_blocks, terms, -1)
+    columns = math.prod(grad.shape[2:])  # -1 is ambiguous without any edge
+    own = own.reshape(n_features * slots.n_blocks, terms, columns)
     there = grad.index_select(1, slots.source)
-    there = there.view(n_features * slots.n_blocks, width, -1)
+    there = there.view(n_features * slots.n_blocks, width, columns)
     products = torch.bmm(there, own.transpose(1, 2))  # (f n_blocks, width, terms)
     in_slots = products.view(n_features, slots.n_blocks * width, terms)
     return in_slots.index_select(1, slots.slot_by_source)
