@@ -160,10 +160,11 @@ def row_bytes(strategy: str, work: Workload) -> float:
         nodes = KEPT_CHAIN
     layers = work.n_layers if work.create_graph else 1
     inner = (nodes * work.n_atoms + edges * work.n_edges) * work.n_features * layers
-    outer = 6 * work.n_edges + 6 * work.n_atoms
     if strategy == "forward":
-        outer += work.n_rows * work.n_atoms
-    return work.itemsize * (inner + outer)
+        inner += work.n_rows * work.n_atoms
+    # gradients of edges, and three copies in double precision on the way to forces
+    outer = (3 * work.itemsize + 72) * work.n_edges + 48 * work.n_atoms
+    return work.itemsize * inner + outer
 
 
 def rows_per_piece(strategy: str, work: Workload) -> int:

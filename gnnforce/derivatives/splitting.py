@@ -19,8 +19,10 @@ def memory_limit(given: float | str | None = None) -> int:
     """Return how many bytes the temporaries of one piece may take.
 
     What is given, else the environment variable ``GNNFORCE_MEMORY``, else 2 GiB. It bounds
-    what a strategy allocates beyond the graph of the forward pass and the results; a
-    piece is never less than one row.
+    an estimate of what outputs take while they go through the backbone; a piece is never
+    less than one of them. The forward pass, the results and the slopes of all outputs in
+    the node features, ``(n_outputs, n_atoms, n_features)``, come on top, as does the
+    graph of all pieces with ``create_graph``.
 
     Args:
         given: A number of bytes, or text such as ``"500MB"``, ``"2GiB"``, ``"1e9"``.

@@ -200,7 +200,8 @@ class ForceField(nn.Module):
             memory: Limit for temporaries of the derivatives, in bytes or as ``"2GiB"``;
                 outputs go through the backbone in pieces that fit. When None, the
                 environment variable ``GNNFORCE_MEMORY``, else 2 GiB. Results do not
-                depend on it, and are not counted in it.
+                depend on it; see :func:`~gnnforce.derivatives.splitting.memory_limit`
+                for what it counts.
 
         Returns:
             ``energy`` (n_outputs, n_graphs) in eV, float64; ``energies`` (n_outputs,

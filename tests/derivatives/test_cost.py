@@ -57,7 +57,7 @@ def test_passes():
 def test_bytes_grow_with_the_system_and_a_kept_graph(strategy):
     small = row_bytes(strategy, MOLECULE)
     assert row_bytes(strategy, replace(MOLECULE, n_edges=10_000)) > small > 0
-    assert row_bytes(strategy, replace(MOLECULE, itemsize=8)) == 2 * small
+    assert small < row_bytes(strategy, replace(MOLECULE, itemsize=8)) <= 2 * small
     kept = row_bytes(strategy, replace(MOLECULE, create_graph=True))
     assert kept > small
 
