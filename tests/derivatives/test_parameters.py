@@ -137,7 +137,7 @@ class NoRule(torch.autograd.Function):
 
 def test_an_operation_without_a_rule_is_explained():
     w = torch.ones(3, requires_grad=True)
-    with pytest.raises(UserError, match="take chunk=1, or give .*generate_vmap_rule"):
+    with pytest.raises(UserError, match=r"take chunk=1, or give .*generate_vmap_rule"):
         parameter_gradients(NoRule.apply(w), {"w": w})
     rows = parameter_gradients(NoRule.apply(w), {"w": w}, chunk=1)["w"]
     assert torch.equal(rows, 2 * torch.eye(3))
