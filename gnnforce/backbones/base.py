@@ -11,6 +11,7 @@ from torch_geometric.nn import MessagePassing
 from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementTable
+from gnnforce.nn.mlp import MLP
 from gnnforce.ops.recompute import is_recomputing, recomputed
 from gnnforce.ops.scatter import gather, one_cotangent, scatter_sum
 
@@ -73,6 +74,26 @@ class Backbone(nn.Module, ABC):
         Returns:
             Invariant features, shape ``(n_atoms, n_features)``.
         """
+
+    def can_chain(self) -> bool:
+        """Tell whether the backbone runs on the primitives now.
+
+        Not while hooks watch one of its layers, which the primitives would pass by, nor
+        with a layer of a perceptron replaced by another kind.
+        """
+        if not self.chained:
+            return False
+        modules: list[nn.Module] = [self]
+        while modules:  # a tenth of the time of walking by self.modules()
+            module = modules.pop()
+            if module._forward_hooks or module._forward_pre_hooks:  # noqa: SLF001
+                return False
+            if isinstance(module, Interaction) and module.watched:
+                return False
+            if isinstance(module, MLP) and not module.is_plain():
+                return False
+            modules += module.children()
+        return True
 
     @property
     def checkpointing(self) -> bool:
@@ -165,7 +186,7 @@ class Interaction(MessagePassing):  # type: ignore[misc]  # PyG carries no types
         Returns:
             One tensor for each that ``message`` returns, ``(n_atoms, ...)``.
         """
-        if self.readable or self._hooked():
+        if self.watched:
             size = (graph.n_atoms, graph.n_atoms)
             result: tuple[Tensor, ...] = self.propagate(
                 graph.edge_index, size=size, **nodes, **edges
@@ -190,7 +211,9 @@ class Interaction(MessagePassing):  # type: ignore[misc]  # PyG carries no types
         assert dim_size is not None
         return tuple(scatter_sum(values, index, dim_size) for values in inputs)
 
-    def _hooked(self) -> bool:
+    @property
+    def watched(self) -> bool:
+        """Whether ``propagate`` must run: for hooks, explainers or ``readable``."""
         hooks = (
             self._propagate_forward_pre_hooks,
             self._propagate_forward_hooks,
@@ -199,7 +222,7 @@ class Interaction(MessagePassing):  # type: ignore[misc]  # PyG carries no types
             self._aggregate_forward_pre_hooks,
             self._aggregate_forward_hooks,
         )
-        return bool(self.explain) or any(len(hook) > 0 for hook in hooks)
+        return self.readable or bool(self.explain) or any(map(len, hooks))
 
 
 def edge_lengths(vectors: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gnnforce.backbones.base import Backbone, Interaction, edge_lengths
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.nn.embedding import ElementEmbedding
-from gnnforce.nn.mlp import MLP, Dense, parameter
+from gnnforce.nn.mlp import MLP, Dense, parameter, plain
 from gnnforce.ops.aggregate import aggregate
 from gnnforce.ops.cutoff import polynomial_envelope, polynomial_slope
 from gnnforce.ops.edges import Edges, Paths, Radial
@@ -175,7 +175,7 @@ class PaiNNMessage(Interaction):
     ) -> tuple[Tensor, ...]:
         """Return changes of scalars and vectors; see ``Radial`` for the basis."""
         carry = (1,) if len(sent) > 2 else ()
-        weight = parameter(self.filters.weight)
+        weight = parameter(plain(self.filters).weight)
         weight = weight[: len(sent) * self.n_features]  # the last is of what is carried
         paths = Paths(embed=(0, 1), carry=carry)
         return aggregate(paths, edges, Radial(*basis, weight), *sent)
@@ -242,5 +242,5 @@ class PaiNNUpdate(nn.Module):
 
     def parts(self) -> Update:
         """Return the parameters as the primitive takes them."""
-        weight = parameter(self.mix.weight)
+        weight = parameter(plain(self.mix).weight)
         return Update(weight, self.context.layers(), NORM_EPSILON)

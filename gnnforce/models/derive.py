@@ -209,7 +209,8 @@ def finish(slopes: Slopes, graph: AtomGraph) -> Slopes:
 
 def options_of(backbone: Backbone) -> tuple[str, ...]:
     """Return the strategies that a backbone supports, the plainest first."""
-    return tuple(name for name in OF_MODELS if name != "chain" or backbone.chained)
+    chain = backbone.can_chain()
+    return tuple(name for name in OF_MODELS if name != "chain" or chain)
 
 
 def only_loop(strategy: str) -> tuple[str, ...]:

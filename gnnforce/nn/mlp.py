@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from gnnforce.errors import UserError
 from gnnforce.nn.activations import ACTIVATIONS, SLOPES
 from gnnforce.ops.mode import is_chained, is_frozen
 from gnnforce.ops.perceptron import Activation, Layers, perceptron, run_layers
@@ -32,7 +33,12 @@ class MLP(nn.Sequential):
 
     def layers(self) -> Layers:
         """Return weights, biases and activation as the primitives take them."""
-        return layers_of([m for m in self if isinstance(m, nn.Linear)], self.activation)
+        return layers_of([plain(m) for m in list(self)[::2]], self.activation)
+
+    def is_plain(self) -> bool:
+        """Tell whether the layers are those that were made, and no other kind."""
+        kinds = {type(m).forward for m in self}
+        return kinds <= {Dense.forward, nn.Linear.forward, Activate.forward}
 
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate all layers, shape ``(..., n_out)``."""
@@ -83,6 +89,21 @@ def layers_of(linears: list[nn.Linear], activation: str) -> Layers:
             None if linear.bias is None else parameter(linear.bias) for linear in linears
         ),
     )
+
+
+def plain(module: nn.Module) -> nn.Linear:
+    """Return a linear layer, whose weight is all there is to it.
+
+    Raises:
+        UserError: For another kind of layer in its place.
+    """
+    if type(module).forward not in (Dense.forward, nn.Linear.forward):
+        raise UserError(
+            f"strategy 'chain' does not know what {type(module).__name__} does in place of "
+            "a linear layer; use strategy='batched'"
+        )
+    assert isinstance(module, nn.Linear)
+    return module
 
 
 def parameter(value: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ class Slots:
         width: Slots of a block.
         edge: Edge in every slot, ``n_edges`` where it is empty, ``(n_blocks * width,)``.
         slot: Slot of every edge, ``(n_edges,)``.
-        source: Source atom of every slot, ``(n_blocks * width,)``.
+        source: Source atom of every slot, its own atom where it is empty, ``(n_blocks *
+            width,)``.
         block_target: Target atom of every block, or None when block ``i`` is atom ``i``.
         slot_by_source: Slots of edges in the order of their source, ``(n_edges,)``.
         target_by_source: Target atoms in that order, ``(n_edges,)``.
@@ -124,12 +125,26 @@ def make_slots(edge_index: Tensor, n_atoms: int, width: int | None = None) -> Sl
         width=width,
         edge=edge,
         slot=slot,
-        source=torch.cat([source, source.new_zeros(1)]).index_select(0, edge),
+        source=_sources(source, edge, block_target, width),
         block_target=block_target,
         slot_by_source=slot.index_select(0, by_source),
         target_by_source=target.index_select(0, by_source),
         source_ends=source_ends,
     )
+
+
+def _sources(
+    source: Tensor, edge: Tensor, block_target: Tensor | None, width: int
+) -> Tensor:
+    """Return the source of every slot.
+
+    An empty one reads from its own atom: what is wrong in a graph of a batch stays there.
+    """
+    if block_target is None:
+        block_target = torch.arange(edge.shape[0] // width, device=edge.device)
+    own = block_target[:, None].expand(-1, width).reshape(-1)
+    there = torch.cat([source, source.new_zeros(1)]).index_select(0, edge)
+    return torch.where(edge == source.shape[0], own, there)
 
 
 def _place(

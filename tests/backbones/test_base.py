@@ -2,6 +2,7 @@ import pytest
 import torch
 from ase import Atoms
 from ase.build import molecule
+from torch import nn
 
 from gnnforce.backbones.base import BACKBONES, Backbone, Interaction, edge_lengths
 from gnnforce.backbones.painn import PaiNN
@@ -10,6 +11,9 @@ from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.batch import batch
 from gnnforce.graph.views import edge_vectors
+from gnnforce.models.force_field import ForceField
+from gnnforce.nn.mlp import MLP
+from gnnforce.readouts.head import Head
 from gnnforce.testing.systems import five_elements
 
 ARCHITECTURES = [SchNet, PaiNN]
@@ -94,3 +98,36 @@ def test_abstract():
 def test_lengths():
     assert edge_lengths(torch.tensor([[3.0, 4.0, 0.0]])).tolist() == [5.0]
     assert edge_lengths(torch.zeros(0, 3)).shape == (0,)
+
+
+@pytest.mark.parametrize("architecture", [PaiNN, SchNet])
+def test_what_the_primitives_would_pass_by_keeps_a_backbone_off_them(architecture):
+    model = ForceField(architecture([1, 6, 8], n_features=8, n_layers=2), [Head("e", 3)])
+    graph = AtomGraph.from_atoms(molecule("CH3OH"), 5.0)
+    backbone = model.backbone
+    assert backbone.can_chain()
+    calls = []
+    layer = next(m for m in backbone.modules() if isinstance(m, Interaction))
+    for register in (layer.register_forward_hook, layer.register_message_forward_hook):
+        hook = register(lambda *args: calls.append(1))
+        assert not backbone.can_chain()
+        with pytest.raises(UserError, match="chain"):
+            model.predict(graph, strategy="chain")
+        hook.remove()
+    assert backbone.can_chain()
+
+    class Doubled(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return 2 * self.inner(x)
+
+    perceptron = next(m for m in backbone.modules() if isinstance(m, MLP))
+    perceptron[0] = Doubled(perceptron[0])
+    assert not backbone.can_chain()
+    with pytest.raises(UserError, match="Doubled"):
+        perceptron.layers()
+    loop = model.predict(graph, strategy="loop")["forces"]
+    assert torch.allclose(model.predict(graph)["forces"], loop)
