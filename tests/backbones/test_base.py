@@ -109,7 +109,7 @@ def test_what_the_primitives_would_pass_by_keeps_a_backbone_off_them(architectur
     calls = []
     layer = next(m for m in backbone.modules() if isinstance(m, Interaction))
     for register in (layer.register_forward_hook, layer.register_message_forward_hook):
-        hook = register(lambda *args: calls.append(1))
+        hook = register(lambda *_: calls.append(1))
         assert not backbone.can_chain()
         with pytest.raises(UserError, match="chain"):
             model.predict(graph, strategy="chain")
