@@ -112,7 +112,7 @@ def pull_matrix(
         product = (
             weight.T @ g if start is None else torch.addmm(_flat(start), weight.T, g)
         )
-        return product.view(-1, *parts[0].shape[1:])
+        return product.view(weight.shape[1], *parts[0].shape[1:])
     total = None if start is None else _flat(start)
     target = None if out is None else _flat(out)
     in_place = False  # the start is not ours to overwrite
@@ -128,7 +128,7 @@ def pull_matrix(
             total = torch.addmm(total, block, _flat(part), out=target)
         in_place = True
     assert total is not None
-    return total.view(-1, *parts[0].shape[1:]) if out is None else out
+    return total.view(weight.shape[1], *parts[0].shape[1:]) if out is None else out
 
 
 def _flat(x: Tensor) -> Tensor:
