@@ -159,7 +159,7 @@ def _place(
     pieces = (degree + width - 1) // width
     ends = pieces.cumsum(0)
     n_blocks = n_edges // width + n_atoms  # at most, and known without looking
-    if targets.device.type == "cpu":
+    if is_read(targets):
         n_blocks = int(pieces.sum())
     numbers = torch.arange(n_blocks, device=targets.device)
     block_target = torch.searchsorted(ends, numbers, right=True)
@@ -181,9 +181,9 @@ def choose_width(degree: Tensor) -> tuple[int, bool]:
         >>> choose_width(torch.tensor([12, 13, 12]))
         (13, True)
         >>> choose_width(torch.tensor([12] * 50 + [200]))
-        (16, False)
+        (8, False)
     """
-    if degree.device.type != "cpu":
+    if not is_read(degree):
         return WIDTH_ON_DEVICE, False
     largest = max(1, int(degree.max())) if degree.numel() else 1
     best, single, cost = largest, True, float(degree.numel() * largest)
@@ -192,6 +192,11 @@ def choose_width(degree: Tensor) -> tuple[int, bool]:
         if slots < cost:
             best, single, cost = width, False, slots
     return best, single
+
+
+def is_read(values: Tensor) -> bool:
+    """Tell whether numbers may be looked at, for which a device would be waited for."""
+    return values.device.type == "cpu"
 
 
 def count(index: Tensor, size: int) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd.gradcheck import gradgradcheck
 
-from gnnforce.ops.cutoff import cosine_cutoff, polynomial_envelope
+from gnnforce.ops.cutoff import cosine_cutoff, polynomial_envelope, polynomial_slope
 
 CUTOFF = 4.0
 
@@ -81,3 +81,14 @@ def test_weights_fall_from_one_to_zero(dtype):
         assert values.max() <= 1
         assert values.min() > -slack
         assert (values.diff() < slack).all()
+
+
+@pytest.mark.parametrize("power", [2, 5, 6])
+def test_slope_equals_automatic_derivative(power):
+    r = torch.linspace(0.1, 1.5 * CUTOFF, 40, dtype=torch.float64, requires_grad=True)
+    envelope = polynomial_envelope(r, CUTOFF, power)
+    (expected,) = torch.autograd.grad(envelope.sum(), r)
+    found = polynomial_slope(r.detach(), CUTOFF, power)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert not found[r > CUTOFF].any()
+    assert polynomial_slope(r.detach().float(), CUTOFF, power).dtype == torch.float32

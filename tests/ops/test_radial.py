@@ -3,7 +3,12 @@ import pytest
 import torch
 from torch.autograd.gradcheck import gradcheck, gradgradcheck
 
-from gnnforce.ops.radial import bessel_basis, gaussian_basis
+from gnnforce.ops.radial import (
+    bessel_basis,
+    bessel_slopes,
+    gaussian_basis,
+    gaussian_slopes,
+)
 
 CUTOFF, N = 5.0, 7
 DISTANCES = torch.linspace(0.05, 4.95, 12, dtype=torch.float64)
@@ -65,3 +70,23 @@ def test_derivatives_shapes_and_precision(basis):
     assert basis(DISTANCES[:0], CUTOFF, 3).shape == (0, 3)
     exact, rounded = basis(DISTANCES, CUTOFF, N), basis(DISTANCES.float(), CUTOFF, N)
     torch.testing.assert_close(rounded.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("basis", "slopes"),
+    [(bessel_basis, bessel_slopes), (gaussian_basis, gaussian_slopes)],
+)
+def test_slopes_equal_automatic_derivatives_and_differences(basis, slopes):
+    found = slopes(DISTANCES, CUTOFF, N)
+    ones = torch.ones_like(DISTANCES)
+    _, exact = torch.func.jvp(lambda r: basis(r, CUTOFF, N), (DISTANCES,), (ones,))
+    torch.testing.assert_close(found, exact, rtol=1e-10, atol=1e-10)
+    step = 1e-4  # fourth order in the step
+    far, near = (
+        basis(DISTANCES + h, CUTOFF, N) - basis(DISTANCES - h, CUTOFF, N)
+        for h in (2 * step, step)
+    )
+    differences = (8 * near - far) / (12 * step)
+    torch.testing.assert_close(found, differences, rtol=1e-8, atol=1e-8)
+    assert slopes(DISTANCES.float(), CUTOFF, 3).dtype == torch.float32
+    assert slopes(DISTANCES[:0], CUTOFF, 3).shape == (0, 3)
