@@ -61,6 +61,11 @@ class Request:
         return any(QUANTITIES[name].derivative for name in self.names)
 
     @property
+    def forces(self) -> bool:
+        """Forces are wanted."""
+        return "forces" in self.names
+
+    @property
     def virial(self) -> bool:
         """Stress or virial are wanted."""
         return "stress" in self.names or "virial" in self.names
@@ -103,7 +108,7 @@ def evaluate(
         table=request.table,
         weights=request.weights,
         create_graph=request.create_graph,
-        forces="forces" in request.names,
+        forces=request.forces,
         virial=request.virial,
         per_piece=per_piece,
         shared=None,
@@ -258,7 +263,10 @@ def workload(
         n_layers=n_layers or LAYERS,
         n_pooled=n_pooled,
         n_directions=n_directions(
-            graph, virial=request.virial, may_wait=request.strategy == "forward"
+            graph,
+            forces=request.forces,
+            virial=request.virial,
+            may_wait=request.strategy == "forward",
         ),
         options=options,
         automatic=trusted,

@@ -39,9 +39,9 @@ def largest_graph(graph: AtomGraph, *, may_wait: bool) -> int:
     return int(torch.bincount(graph.graph_index, minlength=graph.n_graphs).max())
 
 
-def n_directions(graph: AtomGraph, *, virial: bool, may_wait: bool) -> int:
-    """Return the coordinates of the largest graph, and six strains for a virial."""
-    moves = 3 * largest_graph(graph, may_wait=may_wait)
+def n_directions(graph: AtomGraph, *, forces: bool, virial: bool, may_wait: bool) -> int:
+    """Return the coordinates of the largest graph for forces, and six strains for a virial."""
+    moves = 3 * largest_graph(graph, may_wait=may_wait) if forces else 0
     return moves + (STRAINS if virial else 0)
 
 

@@ -6,6 +6,7 @@ from torch_geometric.data import Data
 from gnnforce.backbones.base import Backbone
 from gnnforce.errors import UserError
 from gnnforce.graph.atom_graph import AtomGraph
+from gnnforce.models import tangents
 from gnnforce.models.leaves import FIELDS
 from gnnforce.models.tangents import largest_graph, n_directions
 from gnnforce.readouts.head import Head
@@ -25,8 +26,9 @@ def test_the_largest_graph_of_a_batch():
     assert largest_graph(graph_of(water()), may_wait=False) == 3
     assert largest_graph(graph_of(Atoms()), may_wait=False) == 0
     assert isinstance(batch, Data)
-    assert n_directions(batch, virial=False, may_wait=False) == 15
-    assert n_directions(batch, virial=True, may_wait=False) == 21
+    for forces, virial, expected in ((1, 0, 15), (1, 1, 21), (0, 1, 6)):
+        wanted = {"forces": bool(forces), "virial": bool(virial)}
+        assert n_directions(batch, **wanted, may_wait=False) == expected
 
 
 def test_a_batch_made_by_hand():
@@ -44,6 +46,20 @@ def test_directions_do_not_grow_with_the_batch_or_the_outputs():
     one = model.predict(graph_of(water()), strategy="forward")
     many = model.predict(graph_of(*[water()] * 5), strategy="forward")
     assert one.choice.passes == many.choice.passes == 9
+
+
+def test_stress_alone_is_six_directions(monkeypatch):
+    seen = []
+    original = tangents.push_forward
+
+    def counted(function, point, directions):
+        seen.append(directions.shape[0])
+        return original(function, point, directions)
+
+    monkeypatch.setattr(tangents, "push_forward", counted)
+    model = make_field("SchNet")
+    out = model.predict(graph_of(five_elements(True)), ["stress"], strategy="forward")
+    assert seen == [out.choice.passes] == [6]
 
 
 @pytest.mark.usefixtures("no_slice_loops")
