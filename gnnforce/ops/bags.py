@@ -95,11 +95,12 @@ def _sum_bags(
     weights: Tensor, table: Tensor, places: tuple[Tensor, Tensor], terms: int
 ) -> Tensor:
     n_features, n_atoms = table.shape[:2]
-    rows = table.reshape(n_features * n_atoms * terms, -1)
+    columns = math.prod(table.shape[2:]) // terms  # there may be no rows to infer it from
+    rows = table.reshape(n_features * n_atoms * terms, columns)
     index, ends = places
     flat = weights.reshape(-1)
     sums = torch.embedding_bag(rows, index, ends, False, 0, False, flat, True)[0]
-    return sums.view(n_features, n_atoms, -1)
+    return sums.view(n_features, n_atoms, columns)
 
 
 def _by_source(slots: Slots, n_features: int, terms: int) -> tuple[Tensor, Tensor]:

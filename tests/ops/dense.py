@@ -111,7 +111,8 @@ def dense_sum(
             message = radial * spherical(directions, degree)[:, :, None]
             message = message * values[source][:, None, :]
         else:
-            message = radial * values[source].reshape(len(source), 2 * degree + 1, -1)
+            carried = values[:, None] if degree == 0 else values
+            message = radial * carried[source]
         part = torch.einsum("ae,emf->amf", incidence, message)
         total[degree] = total[degree] + part if degree in total else part
     return tuple(
