@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-CACHE_BYTES = 2**19  # what one tensor of a piece takes, so that a few fit a core's cache
+CACHE_BYTES = 2**20  # what one tensor of a piece takes, so that a few fit a core's cache
 
 
 def features_first(g: Tensor) -> Tensor:
