@@ -111,6 +111,7 @@ def evaluate(
         forces=request.forces,
         virial=request.virial,
         per_piece=per_piece,
+        memory=work.memory,
         shared=None,
     )
     out, slopes = run(task, used, engine_of(used, work), pools)

@@ -45,6 +45,7 @@ class Task:
         forces: Forces are wanted.
         virial: The virial is wanted.
         per_piece: Rows that go through the backbone at once.
+        memory: Limit in bytes for other temporaries.
         shared: Energy of every atom that ``node_sum`` heads share, or None; its slopes
             are not the business of a strategy.
     """
@@ -59,6 +60,7 @@ class Task:
     forces: bool
     virial: bool
     per_piece: int
+    memory: int
     shared: Tensor | None
 
 
@@ -116,7 +118,7 @@ def node_cotangents(
     slopes = slopes[0]
     if task.weights is not None:
         weights = weights_of(task.weights, out.energy, table).to(slopes.dtype)
-        slopes = combine_nodes(weights, slopes, task.graph)
+        slopes = combine_nodes(weights, slopes, task.graph, task.memory)
     return out, slopes
 
 

@@ -25,7 +25,9 @@ def test_every_row_uses_the_slopes_of_its_graph(index, tail):
         ],
         dim=1,
     )
-    torch.testing.assert_close(contract_pooled(slopes, rows, index), expected)
+    for memory in (1, 200, 10**9):
+        found = contract_pooled(slopes, rows, index, memory)
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("structures", [(water(),), (water(), Atoms(), Atoms("H"))])
@@ -35,4 +37,6 @@ def test_combinations_weigh_the_outputs_of_each_graph(structures):
     cotangents = random(5, graph.n_atoms, 4)
     own = weights[:, :, graph.graph_index]
     expected = torch.einsum("cni,nif->cif", own, cotangents)
-    torch.testing.assert_close(combine_nodes(weights, cotangents, graph), expected)
+    for memory in (1, 10**9):
+        found = combine_nodes(weights, cotangents, graph, memory)
+        torch.testing.assert_close(found, expected)

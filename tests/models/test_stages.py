@@ -20,6 +20,7 @@ def task_of(model, graph, **options):
         forces=True,
         virial=False,
         per_piece=100,
+        memory=10**9,
         **(defaults | options),
     )
 
