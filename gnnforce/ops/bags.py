@@ -23,6 +23,7 @@ from gnnforce.ops.slots import Slots, count
 
 INT32 = 2**31 - 1
 MAX_TERMS = 2**21
+MAX_PRODUCTS = 2**18  # of one step towards the weights, so that it stays in the cache
 
 
 def send(weights: Tensor, table: Tensor, slots: Slots) -> Tensor:
@@ -196,11 +197,12 @@ def _pull_weights(grad: Tensor, table: Tensor, slots: Slots, terms: int) -> Tens
     """Contract what the ends of an edge hold, ``(f, n_edges, terms)``."""
     target = slots.block_target
     own = table if target is None else table.index_select(1, target)
-    n_features, width = table.shape[0], slots.width
-    columns = math.prod(grad.shape[2:])  # -1 is ambiguous without any edge
-    own = own.reshape(n_features * slots.n_blocks, terms, columns)
-    there = grad.index_select(1, slots.source)
-    there = there.view(n_features * slots.n_blocks, width, columns)
-    products = torch.bmm(there, own.transpose(1, 2))  # (f n_blocks, width, terms)
-    in_slots = products.view(n_features, slots.n_blocks * width, terms)
-    return in_slots.index_select(1, slots.slot_by_source)
+    own = own.reshape(table.shape[0], slots.n_blocks, terms, grad.shape[2])
+    step = max(1, MAX_PRODUCTS // max(1, slots.edge.shape[0] * grad.shape[2]))
+    parts = []
+    for here, far in zip(own.split(step), grad.split(step), strict=True):
+        there = far.index_select(1, slots.source)  # (features, n_slots, columns)
+        there = there.view(there.shape[0] * slots.n_blocks, slots.width, grad.shape[2])
+        products = torch.bmm(there, here.flatten(0, 1).transpose(1, 2))
+        parts.append(products.view(here.shape[0], slots.edge.shape[0], terms))
+    return torch.cat(parts).index_select(1, slots.slot_by_source)

@@ -14,6 +14,7 @@ from gnnforce.ops.edges import Layer, OfEdges
 from gnnforce.ops.harmonics import harmonics, pull_harmonics
 from gnnforce.ops.rows import plus_product
 from gnnforce.ops.rules import Cotangents
+from gnnforce.ops.scatter import scatter_sum
 
 
 def pull_sum(
@@ -31,7 +32,12 @@ def pull_sum(
     value, weight = _to_radial(layer, edges, cotangents, (needed[2], needed[5]))
     rows: Cotangents = (None,) * layer.n_paths
     if any(needed[6:]):
-        rows = _to_sources(layer, first)
+        single = next(iter(first.values())).shape[-1] == 1
+        rows = (
+            _to_sources_by_edge(layer, edges, cotangents)
+            if single
+            else _to_sources(layer, first)
+        )
     # slopes and what is sent enter the rules only
     return lengths, directions, value, None, None, weight, *rows
 
@@ -137,6 +143,46 @@ def _to_sources(layer: Layer, cotangents: dict[int, Tensor]) -> Cotangents:
     return tuple(rows)
 
 
+def _at_blocks(layer: Layer, cotangents: Cotangents) -> dict[int, Tensor]:
+    """Return cotangents of the targets of blocks, ``(N, n_blocks, m, n_features)``."""
+    return {
+        degree: layer.to_blocks(g[:, :, None] if g.dim() == 3 else g, 1)
+        for degree, g in zip(layer.paths.degrees, cotangents, strict=True)
+        if g is not None
+    }
+
+
+def _embedded(layer: Layer, at_blocks: Tensor, degree: int) -> Tensor:
+    """Contract cotangents of targets with the harmonics, ``(N, n_slots, n_features)``."""
+    angular = layer.slots.blocks(harmonics(layer.directions, degree))
+    shape = at_blocks.shape[0], layer.slots.edge.shape[0], layer.n_features
+    return (angular @ at_blocks).view(shape)
+
+
+def _to_sources_by_edge(
+    layer: Layer, edges: OfEdges, cotangents: Cotangents
+) -> Cotangents:
+    """Do what :func:`_to_sources` does, for one output: edge by edge is faster then."""
+    slots, paths = layer.slots, layer.paths
+    at_blocks = _at_blocks(layer, cotangents)
+    rows: list[Tensor | None] = []
+    for degree, radial in zip(paths.embed, edges.values, strict=False):
+        if degree not in at_blocks:
+            rows.append(None)
+            continue
+        sent = radial * _embedded(layer, at_blocks[degree], degree)[0]
+        rows.append(scatter_sum(sent, slots.source, slots.n_atoms)[None])
+    for degree, radial in zip(paths.carry, edges.values[len(paths.embed) :], strict=True):
+        if degree not in at_blocks:
+            rows.append(None)
+            continue
+        moved = slots.blocks(radial)[:, :, None] * at_blocks[degree][0][:, None]
+        moved = moved.view(slots.edge.shape[0], 2 * degree + 1, layer.n_features)
+        total = scatter_sum(moved, slots.source, slots.n_atoms)[None]
+        rows.append(total[:, :, 0] if degree == 0 else total)
+    return tuple(rows)
+
+
 def _to_radial(
     layer: Layer, edges: OfEdges, cotangents: Cotangents, needed: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
@@ -148,13 +194,7 @@ def _to_radial(
     if not any(needed):
         return None, None
     slots, paths = layer.slots, layer.paths
-    rows = {}
-    for degree, g in zip(paths.degrees, cotangents, strict=True):
-        if g is not None:
-            with_component = g[:, :, None] if g.dim() == 3 else g
-            rows[degree] = layer.to_blocks(
-                with_component, 1
-            )  # (N, n_blocks, m, features)
+    rows = _at_blocks(layer, cotangents)
     n_outputs = next(iter(rows.values())).shape[0]
     shape = (n_outputs, slots.edge.shape[0], layer.n_features)
     zero = layer.value.new_zeros(1, 1, 1).expand(shape)
@@ -163,8 +203,7 @@ def _to_radial(
         if degree not in rows:
             parts.append(zero)
             continue
-        angular = slots.blocks(harmonics(layer.directions, degree))
-        parts.append((angular @ rows[degree]).view(shape) * scalars)
+        parts.append(_embedded(layer, rows[degree], degree) * scalars)
     for degree, tensors in zip(paths.carry, edges.y, strict=True):
         if degree not in rows:
             parts.append(zero)
