@@ -85,18 +85,19 @@ def compare(case, tol=1e-12):
     """Values, and batched cotangents to everything that has a batched derivative."""
     found, expected = case.primitive(), case.dense()
     assert_same(found, expected, tol)
-    cotangents = cotangents_of(found, N_OUTPUTS)
-    batched = pull_together(found, case.inputs, cotangents)
-    assert_same(batched, pull_in_turn(expected, case.inputs, cotangents), tol)
+    for n_outputs in (1, N_OUTPUTS):
+        cotangents = cotangents_of(found, n_outputs)
+        batched = pull_together(found, case.inputs, cotangents)
+        assert_same(batched, pull_in_turn(expected, case.inputs, cotangents), tol)
 
 
-def compare_training(case, tol=1e-11):
+def compare_training(case, n_outputs=N_OUTPUTS, tol=1e-11):
     """A loss on batched gradients of edges and features, and on the results."""
     gradients = []
     n_results = len({*case.paths[0], *case.paths[1]})
     for outputs in (case.primitive(), case.dense()):
         torch.manual_seed(2)
-        seeds = [one.requires_grad_() for one in cotangents_of(outputs, N_OUTPUTS)]
+        seeds = [one.requires_grad_() for one in cotangents_of(outputs, n_outputs)]
         assert len(seeds) == n_results
         targets = [case.vectors, *case.sent]
         pull = pull_together if not gradients else pull_in_turn
@@ -132,10 +133,11 @@ def test_any_graph(graph, paths, width, seed):
 
 
 @pytest.mark.usefixtures("no_slice_loops")
+@pytest.mark.parametrize("n_outputs", [1, N_OUTPUTS])
 @pytest.mark.parametrize("width", [None, 3])
 @pytest.mark.parametrize("paths", PATHS)
-def test_training_through_batched_gradients(paths, width):
-    compare_training(Case(paths, GRAPHS["random"], width))
+def test_training_through_batched_gradients(paths, width, n_outputs):
+    compare_training(Case(paths, GRAPHS["random"], width), n_outputs)
 
 
 @pytest.mark.parametrize("paths", PATHS)
@@ -168,6 +170,7 @@ def test_pieces_and_recomputation(paths, monkeypatch):
     """Limits so small that nothing is kept and every feature is sent by itself."""
     monkeypatch.setattr(room, "KEPT_ENTRIES", 0)
     monkeypatch.setattr(bags, "MAX_TERMS", 1)
+    monkeypatch.setattr(bags, "MAX_PRODUCTS", 1)
     for name in ("random", "hub"):
         compare(Case(paths, GRAPHS[name], 3))
         compare_training(Case(paths, GRAPHS[name], 3))

@@ -58,10 +58,11 @@ def test_sums_equal_loops_over_edges(name, components, max_terms, monkeypatch):
     assert_same([contracted], [expected], 1e-13)
 
 
-@pytest.mark.parametrize("width", [None, 1, 3])
+@pytest.mark.parametrize(("width", "max_products"), [(None, 2**18), (1, 1), (3, 50)])
 @pytest.mark.parametrize("components", [1, 3])
 @pytest.mark.parametrize("name", sorted(GRAPHS.keys() - {"hub"}))
-def test_gradients(name, components, width):
+def test_gradients(name, components, width, max_products, monkeypatch):
+    monkeypatch.setattr(bags, "MAX_PRODUCTS", max_products)
     _, slots, weights, factors, table = operands(name, components, width)
     inputs = [x.requires_grad_() for x in (weights, table)]
     assert gradcheck(lambda w, t: send(w, t, slots), inputs)
