@@ -54,7 +54,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     if options.calibrate:
-        print(json.dumps(gf.calibrate().as_dict(), indent=1))
+        for name, constants in gf.calibrate().items():
+            print(name, json.dumps(constants.as_dict(), indent=1))
     rows = []
     columns = "".join(f"{name:>10s}" for name in OF_MODELS)
     print(f"head      molecules    N {columns}  ms   auto      over the shortest")

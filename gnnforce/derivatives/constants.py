@@ -4,18 +4,21 @@ import json
 import math
 import os
 import warnings
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gnnforce.derivatives.cost import DEFAULTS, Constants, Rate
+from gnnforce.derivatives.cost import DEFAULTS, REFERENCE, Constants, Rate
 from gnnforce.errors import UserError
 
 VARIABLE = "GNNFORCE_CACHE"
 FILE_NAME = "strategies.json"
 FORMAT = 1
+
+Devices = Mapping[str, Mapping[str, Constants]]  # by device and architecture
 
 
 def cache_file() -> Path:
@@ -39,27 +42,34 @@ def device_name(device: torch.device) -> str:
     return device.type
 
 
-def constants_for(device: torch.device) -> Constants:
+def constants_for(device: torch.device, architecture: str) -> Constants:
     """Return what was measured for a device on this machine, else the defaults.
 
-    A file that cannot be read is warned about once and left aside.
+    An architecture that was not measured has the constants of ``REFERENCE``. A file that
+    cannot be read is warned about once and left aside.
+
+    Args:
+        device: Where the model is.
+        architecture: Class name of the backbone.
     """
     path = cache_file()
     try:
         changed = path.stat().st_mtime_ns
     except OSError:  # never calibrated
-        return DEFAULTS
-    return _read(path, changed).get(device_name(device), DEFAULTS)
+        known: Mapping[str, Constants] = DEFAULTS
+    else:
+        known = _read(path, changed).get(device_name(device), DEFAULTS)
+    return known.get(architecture, known[REFERENCE])
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, changed: int) -> dict[str, Constants]:  # noqa: ARG001  (is the key)
+def _read(path: Path, changed: int) -> Devices:  # noqa: ARG001  (is the key)
     """Read the constants of all devices; none from a file that is not understood."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']!r} is not {FORMAT}")
-        return {name: _constants(one) for name, one in content["devices"].items()}
+        return _devices(content)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         warnings.warn(
             f"{path} cannot be used ({type(error).__name__}: {error}), so strategy='auto' "
@@ -69,9 +79,20 @@ def _read(path: Path, changed: int) -> dict[str, Constants]:  # noqa: ARG001  (i
         return {}
 
 
+def _devices(content: dict[str, Any]) -> Devices:
+    found = {
+        device: {name: _constants(values) for name, values in architectures.items()}
+        for device, architectures in content["devices"].items()
+    }
+    for device, architectures in found.items():
+        if REFERENCE not in architectures:
+            raise ValueError(f"{device} has no constants of {REFERENCE}")
+    return found
+
+
 def _constants(values: dict[str, Any]) -> Constants:
     rates = {name: Rate(**rate) for name, rate in values["rates"].items()}
-    missing = [name for name in DEFAULTS.rates if name not in rates]
+    missing = [name for name in DEFAULTS[REFERENCE].rates if name not in rates]
     if missing:
         raise ValueError(f"no rates for {', '.join(missing)}")
     result = Constants(rates, float(values["product"]))
@@ -83,24 +104,27 @@ def _constants(values: dict[str, Any]) -> Constants:
     return result
 
 
-def write_constants(device: torch.device, constants: Constants) -> Path:
-    """Keep the constants of a device, beside those of others.
+def write_constants(device: torch.device, measured: Mapping[str, Constants]) -> Path:
+    """Keep the constants of a device, by architecture, beside those of other devices.
 
     Raises:
         UserError: When the file cannot be written.
     """
     path = cache_file()
     try:
-        devices = json.loads(path.read_text(encoding="utf-8"))["devices"]
-        kept = {name: _constants(one).as_dict() for name, one in devices.items()}
+        kept = dict(_devices(json.loads(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         kept = {}
-    kept[device_name(device)] = constants.as_dict()
+    kept[device_name(device)] = measured
+    plain = {
+        name: {key: constants.as_dict() for key, constants in architectures.items()}
+        for name, architectures in kept.items()
+    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         draft.write_text(
-            json.dumps({"format": FORMAT, "devices": kept}, indent=1) + "\n",
+            json.dumps({"format": FORMAT, "devices": plain}, indent=1) + "\n",
             encoding="utf-8",
         )
         draft.replace(path)

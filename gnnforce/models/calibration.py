@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gnnforce.backbones.painn import PaiNN
+from gnnforce.backbones.schnet import SchNet
 from gnnforce.derivatives.constants import write_constants
 from gnnforce.derivatives.cost import Constants, Rate, Workload, passes_of
 from gnnforce.graph.atom_graph import AtomGraph
@@ -30,11 +31,13 @@ class Sample(NamedTuple):
     seconds: float
 
 
-def calibrate(device: str | torch.device = "cpu", *, rounds: int = 5) -> Constants:
+def calibrate(
+    device: str | torch.device = "cpu", *, rounds: int = 5
+) -> dict[str, Constants]:
     """Measure what strategies cost on a device, and keep it for ``strategy="auto"``.
 
-    Times forces of PaiNN (64 features, 3 layers, float32) for a few molecules and numbers of
-    outputs, strategies in turns, and fits :class:`~gnnforce.derivatives.cost.Rate` to the
+    Times forces of PaiNN and SchNet (64 features, 3 layers, float32) for a few molecules and
+    numbers of outputs, strategies in turns, and fits :class:`~gnnforce.derivatives.cost.Rate` to the
     shortest times. The file it writes (:func:`~gnnforce.derivatives.constants.cache_file`)
     is read by every later process; delete it to return to the defaults. Run it on a machine
     that is otherwise idle, with as many threads as calculations will use.
@@ -44,16 +47,29 @@ def calibrate(device: str | torch.device = "cpu", *, rounds: int = 5) -> Constan
         rounds: Repetitions of every measurement.
 
     Returns:
-        What was measured.
+        What was measured, by architecture; others go by ``PaiNN``.
 
     Raises:
         UserError: When the file cannot be written.
     """
     device = torch.device(device)
+    product = product_seconds(device, rounds)
+    measured = {
+        architecture.__name__: Constants(rates_of(architecture, device, rounds), product)
+        for architecture in (PaiNN, SchNet)
+    }
+    write_constants(device, measured)
+    return measured
+
+
+def rates_of(
+    architecture: type[PaiNN | SchNet], device: torch.device, rounds: int
+) -> dict[str, Rate]:
+    """Measure one architecture."""
     samples: dict[str, list[Sample]] = {name: [] for name in STRATEGIES}
     for n_atoms, n_molecules, members in SETUPS:
         graph = molecules(n_atoms, n_molecules).to(str(device))
-        model = made(members, device)
+        model = made(architecture, members, device)
         seconds = timed(model, graph, rounds)
         request = Request(
             ("forces",), model.outputs, None, "auto", create_graph=False, memory=None
@@ -62,17 +78,16 @@ def calibrate(device: str | torch.device = "cpu", *, rounds: int = 5) -> Constan
         for name in STRATEGIES:
             taken = max(seconds[name] - seconds["energy"], 1e-6)
             samples[name].append(Sample(work, passes_of(name, work), taken))
-    rates = {name: fitted(own, loop=name == "loop") for name, own in samples.items()}
-    constants = Constants(rates, product_seconds(device, rounds))
-    write_constants(device, constants)
-    return constants
+    return {name: fitted(own, loop=name == "loop") for name, own in samples.items()}
 
 
-def made(members: int, device: torch.device) -> ForceField:
+def made(
+    architecture: type[PaiNN | SchNet], members: int, device: torch.device
+) -> ForceField:
     """Return a model with random weights; the caller's random numbers stay as they are."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)  # and no device's
-        model = ForceField(PaiNN([1, 6, 8]), [Head("energy", members=members)])
+        model = ForceField(architecture([1, 6, 8]), [Head("energy", members=members)])
     return model.to(device=device, dtype=torch.float32).eval()
 
 

@@ -12,6 +12,7 @@ from gnnforce.backbones.base import Backbone
 from gnnforce.derivatives.constants import constants_for
 from gnnforce.derivatives.cost import (
     Choice,
+    Constants,
     Workload,
     choose,
     engine_of,
@@ -96,7 +97,7 @@ def evaluate(
         model.readouts, request.table, model.backbone.n_features, request.weights
     )
     work = workload(model, graph, request, n_pooled)
-    used, reason = choose(request.strategy, work, constants_for(leaf.device))
+    used, reason = choose(request.strategy, work, constants_of(model))
     if used == "jacobian":
         reason = f"{reason}; {describe(pools, request.table)}"
     per_piece = rows_per_piece(used, work)
@@ -211,6 +212,11 @@ def finish(slopes: Slopes, graph: AtomGraph) -> Slopes:
     volume = volumes(graph)[:, None, None]
     stress = -virial / torch.where(exists, volume, torch.ones_like(volume))
     return slopes | {"virial": virial, "stress": stress}
+
+
+def constants_of(model: "ForceField") -> Constants:
+    """Return the cost model's constants for a model where it is."""
+    return constants_for(model.device, type(model.backbone).__name__)
 
 
 def options_of(backbone: Backbone) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ from gnnforce.derivatives.constants import (
     constants_for,
     write_constants,
 )
-from gnnforce.derivatives.cost import DEFAULTS, Constants, Rate
+from gnnforce.derivatives.cost import DEFAULTS, REFERENCE, Constants, Rate
 from gnnforce.errors import UserError
 
 CPU = torch.device("cpu")
-OWN = Constants(dict.fromkeys(DEFAULTS.rates, Rate(1.0, 2.0, 3.0, 0.0)), product=4e-9)
+PAINN = DEFAULTS[REFERENCE]
+OWN = Constants(dict.fromkeys(PAINN.rates, Rate(1.0, 2.0, 3.0, 0.0)), product=4e-9)
+OTHER = Constants(dict.fromkeys(PAINN.rates, Rate(5.0, 0.0, 0.0, 1.0)), product=1e-9)
 
 
 @pytest.fixture(autouse=True)
@@ -33,19 +35,23 @@ def test_where(monkeypatch, tmp_path, folder):
 
 
 def test_defaults_until_measured():
-    assert constants_for(CPU) is DEFAULTS
-    path = write_constants(CPU, OWN)
+    assert constants_for(CPU, "PaiNN") is PAINN
+    assert constants_for(CPU, "SchNet") is DEFAULTS["SchNet"]
+    assert constants_for(CPU, "Somebody's") is PAINN
+    path = write_constants(CPU, {"PaiNN": OWN, "SchNet": OTHER})
     assert path == cache_file()
-    assert constants_for(CPU) == OWN
-    assert constants_for(torch.device("meta")) is DEFAULTS
+    assert constants_for(CPU, "PaiNN") == OWN
+    assert constants_for(CPU, "SchNet") == OTHER
+    assert constants_for(CPU, "Somebody's") == OWN
+    assert constants_for(torch.device("meta"), "PaiNN") is PAINN
     assert [file.name for file in path.parent.iterdir()] == ["strategies.json"]
 
 
 def test_devices_stand_beside_each_other():
-    write_constants(torch.device("meta"), OWN)
-    write_constants(CPU, DEFAULTS)
-    assert constants_for(torch.device("meta")) == OWN
-    assert constants_for(CPU) == DEFAULTS
+    write_constants(torch.device("meta"), {"PaiNN": OWN})
+    write_constants(CPU, {"PaiNN": OTHER})
+    assert constants_for(torch.device("meta"), "PaiNN") == OWN
+    assert constants_for(CPU, "PaiNN") == OTHER
 
 
 BROKEN = {
@@ -54,18 +60,21 @@ BROKEN = {
     "nothing in it": "{}",
     "another format": '{"format": 99, "devices": {}}',
     "a rate is missing": json.dumps(
-        {"format": 1, "devices": {"cpu": {"rates": {}, "product": 1.0}}}
+        {"format": 1, "devices": {"cpu": {"PaiNN": {"rates": {}, "product": 1.0}}}}
+    ),
+    "not the reference": json.dumps(
+        {"format": 1, "devices": {"cpu": {"SchNet": PAINN.as_dict()}}}
     ),
     "negative": json.dumps(
         {
             "format": 1,
-            "devices": {"cpu": {**DEFAULTS.as_dict(), "product": -1.0}},
+            "devices": {"cpu": {"PaiNN": {**PAINN.as_dict(), "product": -1.0}}},
         }
     ),
     "text for a number": json.dumps(
         {
             "format": 1,
-            "devices": {"cpu": {**DEFAULTS.as_dict(), "product": "fast"}},
+            "devices": {"cpu": {"PaiNN": {**PAINN.as_dict(), "product": "fast"}}},
         }
     ),
 }
@@ -76,17 +85,17 @@ def test_a_broken_file_is_warned_about_once(folder, content):
     folder.mkdir()
     (folder / "strategies.json").write_text(content)
     with pytest.warns(UserWarning, match=r"cannot be used .*gnnforce\.calibrate"):
-        assert constants_for(CPU) is DEFAULTS
+        assert constants_for(CPU, "PaiNN") is PAINN
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert constants_for(CPU) is DEFAULTS
-    write_constants(CPU, OWN)  # mends it
-    assert constants_for(CPU) == OWN
+        assert constants_for(CPU, "PaiNN") is PAINN
+    write_constants(CPU, {"PaiNN": OWN})  # mends it
+    assert constants_for(CPU, "PaiNN") == OWN
 
 
 def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GNNFORCE_CACHE", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot write .* set GNNFORCE_CACHE"):
-        write_constants(CPU, OWN)
-    assert constants_for(CPU) is DEFAULTS
+        write_constants(CPU, {"PaiNN": OWN})
+    assert constants_for(CPU, "PaiNN") is PAINN

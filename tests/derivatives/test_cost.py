@@ -4,6 +4,7 @@ import pytest
 
 from gnnforce.derivatives.cost import (
     DEFAULTS,
+    REFERENCE,
     Constants,
     Rate,
     Workload,
@@ -17,6 +18,7 @@ from gnnforce.derivatives.cost import (
 from gnnforce.derivatives.strategies import OF_MODELS
 from gnnforce.errors import UserError
 
+PAINN = DEFAULTS[REFERENCE]
 MOLECULE = Workload(64, 15, 184, 64, 3, 64, 45, OF_MODELS, OF_MODELS)
 RATE = Rate(1.0, 0.0, 0.0, 0.0)
 
@@ -65,7 +67,7 @@ def test_bytes_grow_with_the_system_and_a_kept_graph(strategy):
 def test_auto_follows_the_constants():
     free = Rate(0.0, 0.0, 0.0, 0.0)
     for cheap in ("loop", "batched", "chain", "forward"):
-        rates = dict.fromkeys(DEFAULTS.rates, Rate(1.0, 0.0, 1.0, 0.0)) | {cheap: free}
+        rates = dict.fromkeys(PAINN.rates, Rate(1.0, 0.0, 1.0, 0.0)) | {cheap: free}
         constants = Constants(rates, product=0.0)
         used, reason = choose("auto", MOLECULE, constants)
         assert used == cheap
@@ -74,28 +76,28 @@ def test_auto_follows_the_constants():
 
 
 def test_jacobian_is_considered_where_it_saves_pull_backs():
-    _, reason = choose("auto", MOLECULE, DEFAULTS)
+    _, reason = choose("auto", MOLECULE, PAINN)
     assert "jacobian" not in reason
     wide = replace(MOLECULE, n_rows=1000, n_pooled=64, n_atoms=1000, n_edges=50_000)
     wide = replace(wide, n_directions=3000)
-    assert choose("auto", wide, DEFAULTS)[0] == "jacobian"
+    assert choose("auto", wide, PAINN)[0] == "jacobian"
 
 
 def test_auto_takes_only_what_is_trusted():
     work = replace(MOLECULE, automatic=("loop",))
-    assert choose("auto", work, DEFAULTS)[0] == "loop"
-    assert choose("forward", work, DEFAULTS) == ("forward", "asked for")
+    assert choose("auto", work, PAINN)[0] == "loop"
+    assert choose("forward", work, PAINN) == ("forward", "asked for")
 
 
 def test_one_row_of_a_large_system_needs_no_vectorization():
     one = Workload(1, 1000, 50_000, 64, 3, 1, 3000, OF_MODELS, OF_MODELS)
-    assert choose("auto", one, DEFAULTS)[0] in ("loop", "chain")
-    assert choose("auto", replace(one, n_rows=64, n_pooled=64), DEFAULTS)[0] == "chain"
+    assert choose("auto", one, PAINN)[0] in ("loop", "chain")
+    assert choose("auto", replace(one, n_rows=64, n_pooled=64), PAINN)[0] == "chain"
 
 
 def test_refused():
     work = replace(MOLECULE, options=("loop", "batched"))
     with pytest.raises(UserError, match="this model does not support strategy 'chain'"):
-        choose("chain", work, DEFAULTS)
+        choose("chain", work, PAINN)
     with pytest.raises(UserError, match=r"unknown strategy 'lop'.*mean 'loop'"):
-        choose("lop", work, DEFAULTS)
+        choose("lop", work, PAINN)

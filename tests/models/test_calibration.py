@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from gnnforce.backbones.painn import PaiNN
+from gnnforce.backbones.schnet import SchNet
 from gnnforce.derivatives.constants import cache_file, constants_for
 from gnnforce.derivatives.cost import DEFAULTS, Rate, Workload
 from gnnforce.graph.views import edge_vectors
@@ -29,13 +31,16 @@ def test_auto_uses_what_was_measured(monkeypatch):
     monkeypatch.setattr(calibration, "timed", timed)
     found = calibrate(rounds=7)
     assert cache_file().is_file()
-    assert constants_for(torch.device("cpu")) == found
-    model = calibration.made(20, torch.device("cpu"))
+    cpu = torch.device("cpu")
+    assert list(found) == ["PaiNN", "SchNet"]
+    for name, constants in found.items():
+        assert constants_for(cpu, name) == constants
+    model = calibration.made(PaiNN, 20, cpu)
     out = model.predict(molecules(3, 1))
     assert out.strategy == "batched"
     assert out.choice.reason.startswith("least estimated time of loop ")
     cache_file().unlink()
-    assert constants_for(torch.device("cpu")) is DEFAULTS
+    assert constants_for(cpu, "PaiNN") is DEFAULTS["PaiNN"]
 
 
 @pytest.mark.slow
@@ -43,9 +48,10 @@ def test_auto_uses_what_was_measured(monkeypatch):
 def test_real_measurements_are_finite_and_ordered():
     found = calibrate(rounds=1)
     one = Workload(1, 15, 200, 64, 3, 1, 45)
-    for name, rate in found.rates.items():
-        assert 0 < rate.seconds(one, 1, 1) < 10, name
-    assert 0 < found.product < 1e-6
+    for name, constants in found.items():
+        for strategy, rate in constants.rates.items():
+            assert 0 < rate.seconds(one, 1, 1) < 10, (name, strategy)
+        assert 0 < constants.product < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -84,6 +90,6 @@ def test_clusters_are_complete_graphs():
 
 def test_the_global_random_state_stays():
     before = torch.get_rng_state()
-    calibration.made(2, torch.device("cpu"))
+    calibration.made(SchNet, 2, torch.device("cpu"))
     molecules(4, 1)
     assert torch.equal(torch.get_rng_state(), before)
