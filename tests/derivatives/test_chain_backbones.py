@@ -258,14 +258,16 @@ def test_predictions_in_any_context(kind, context):
     names = ["energy", "forces"]
     expected = model.predict(graph, names, strategy="loop").head("energy")
 
-    def predict():
+    def predict(graph=graph):
         return model.predict(graph, names, strategy="chain").head("energy")
 
     with context():
         found = predict()
         again = predict()  # with slots that were kept
+        inside = graph_of("batch")  # tensors without a version, in inference mode
+        own = predict(inside)
     after = predict()
     for name in names:
-        for one in (found, again, after):
+        for one in (found, again, after, own, predict(inside)):
             close(one.members(name), expected.members(name))
             assert torch.equal(one.members(name), found.members(name))
