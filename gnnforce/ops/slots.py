@@ -81,6 +81,8 @@ def slots_of(edge_index: Tensor, n_atoms: int) -> Slots:
         >>> slots_of(edges, 3).edge
         tensor([0, 1, 2])
     """
+    if edge_index.is_inference():  # does not tell when it is changed in place
+        return make_slots(edge_index, n_atoms)
     key = (n_atoms, edge_index._version)  # noqa: SLF001  (changed in place: made again)
     known = _made.get(edge_index)
     if known is None or known[0] != key:

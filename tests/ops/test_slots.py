@@ -128,6 +128,15 @@ def test_edges_changed_in_place_are_laid_out_anew():
     check_layout(edge_index, 5, after)
 
 
+def test_edges_without_a_version_are_laid_out_every_time():
+    with torch.inference_mode():
+        edge_index = random_graph(5, 12)
+        check_layout(edge_index, 5, slots_of(edge_index, 5))
+        edge_index[1] = edge_index[1].flip(0)
+        check_layout(edge_index, 5, slots_of(edge_index, 5))
+    check_layout(edge_index, 5, slots_of(edge_index, 5))
+
+
 def test_equal_edges_are_told_apart_by_identity():
     """Two tensors of equal contents have slots of their own, of which one may change."""
     one, other = random_graph(5, 12), random_graph(5, 12)
