@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from gnnforce.models.calibration import calibrate
     from gnnforce.models.checkpoint import load
     from gnnforce.models.combinations import deviation_of, difference_of, mean_of
+    from gnnforce.models.elastic import elastic_constants
     from gnnforce.models.force_field import ForceField
     from gnnforce.models.parameters import parameter_jacobian
     from gnnforce.models.predictions import Predictions
+    from gnnforce.models.second_order import hessian, hessian_vector_product
     from gnnforce.models.smoothness import slope_penalty
     from gnnforce.readouts.head import Head
     from gnnforce.training.clipping import clip_gradient_groups
@@ -46,8 +48,8 @@ _HOMES = {
     "clip_gradient_groups": "training.clipping",
     "deviation_of": "models.combinations",
     "difference_of": "models.combinations",
-    "gradient_penalty": "derivatives.penalties",
     "elastic_constants": "models.elastic",
+    "gradient_penalty": "derivatives.penalties",
     "gradients": "derivatives.api",
     "hessian": "models.second_order",
     "hessian_vector_product": "models.second_order",
@@ -74,8 +76,8 @@ __all__ = [
     "clip_gradient_groups",
     "deviation_of",
     "difference_of",
-    "gradient_penalty",
     "elastic_constants",
+    "gradient_penalty",
     "gradients",
     "hessian",
     "hessian_vector_product",

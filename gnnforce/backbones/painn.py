@@ -21,7 +21,9 @@ from gnnforce.ops.radial import bessel_basis, bessel_slopes
 from gnnforce.ops.recompute import is_recomputing
 from gnnforce.ops.slots import slots_of
 
-NORM_EPSILON = 1e-8  # keeps the slope of a vector's length finite at zero
+# rounds off the length of a vector near zero; with 1e-8 the Hessian of an atom whose vectors
+# vanish by symmetry (methane, diamond) is that of a cusp, 1e-4 wide
+NORM_EPSILON = 1e-2
 
 
 class PaiNN(Backbone):
@@ -29,8 +31,9 @@ class PaiNN(Backbone):
 
     Every atom has scalars ``s`` (n_features) and vectors ``v`` (3 x n_features). A layer
     is the message block (eqs. 7 and 8 of arXiv 2102.03150) and the update block (eqs. 9 and
-    10). One difference: the envelope takes value, slope and curvature to zero at the
-    cutoff, where the paper's cosine leaves a jump in the curvature.
+    10). Two differences, for the sake of second derivatives: the envelope takes value, slope
+    and curvature to zero at the cutoff, where the paper's cosine leaves a jump in the
+    curvature; and the length of a vector is rounded off near zero, where it has a cusp.
 
     Args:
         elements: Atomic numbers of the training set.
@@ -219,7 +222,8 @@ class PaiNNUpdate(nn.Module):
         \Delta v_i &= a_{vv} \odot U v_i \\
         \Delta s_i &= a_{ss} + a_{sv} \odot \langle U v_i, V v_i \rangle
 
-    with :math:`(a_{vv}, a_{sv}, a_{ss}) = \mathrm{MLP}(s_i, \|V v_i\|)`.
+    with :math:`(a_{vv}, a_{sv}, a_{ss}) = \mathrm{MLP}(s_i, \|V v_i\|)` and
+    :math:`\|w\| = \sqrt{w^2 + 0.01}`.
 
     Args:
         n_features: Features of every atom.

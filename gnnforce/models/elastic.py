@@ -18,7 +18,7 @@ FLAT = 1e-8  # of the largest eigenvalue: below it a mode has no restoring force
 
 
 class ElasticConstants(NamedTuple):
-    """Second derivatives with respect to a homogeneous strain, per volume.
+    r"""Second derivatives with respect to a homogeneous strain, per volume.
 
     Voigt order xx yy zz yz xz xy, with doubled shears.
 
@@ -26,8 +26,8 @@ class ElasticConstants(NamedTuple):
         clamped: Atoms keep their fractional coordinates, in eV/Angstrom^3, shape
             ``(n_outputs, 6, 6)``.
         relaxed: Atoms follow the strain, same shape.
-        internal: Derivatives of forces by strain, :math:`\\Lambda = -\\partial F /
-            \\partial \\epsilon`, in eV/Angstrom, ``(n_outputs, n_atoms, 3, 6)``.
+        internal: Derivatives of forces by strain, :math:`\Lambda = -\partial F /
+            \partial \epsilon`, in eV/Angstrom, ``(n_outputs, n_atoms, 3, 6)``.
     """
 
     clamped: Tensor

@@ -51,7 +51,7 @@ def update(block, s, v):
     n = s.shape[1]
     weight_u, weight_v = block.mix.weight.split(n)
     u, w = v @ weight_u.T, v @ weight_v.T
-    norm = torch.sqrt((w**2).sum(1) + 1e-8)
+    norm = torch.sqrt((w**2).sum(1) + 1e-2)
     a_vv, a_sv, a_ss = mlp(block.context, torch.cat([s, norm], 1)).split(n, 1)
     return s + a_ss + a_sv * (u * w).sum(1), v + a_vv[:, None] * u
 
@@ -72,3 +72,22 @@ def test_equals_the_published_equations():
     graph = AtomGraph.from_atoms(atoms, 2.5)
     got = model(graph, edge_vectors(graph))
     torch.testing.assert_close(got, s, rtol=1e-12, atol=1e-12)
+
+
+def test_no_cusp_where_vectors_vanish_by_symmetry():
+    """The force on the carbon of methane grows evenly with its displacement."""
+    from gnnforce.models.force_field import ForceField
+    from gnnforce.readouts.head import Head
+
+    torch.manual_seed(1)
+    model = ForceField(PaiNN([1, 6], n_features=16), [Head("e")]).double()
+    atoms = molecule("CH4")
+
+    def stiffness(shift):
+        moved = atoms.copy()
+        moved.positions[0, 2] += shift
+        graph = AtomGraph.from_atoms(moved, model.cutoff)
+        return float(model.predict(graph, ["forces"])["forces"][0, 0, 2]) / shift
+
+    near, further = stiffness(1e-5), stiffness(1e-3)
+    assert abs(near - further) < 1e-3 * abs(near)
