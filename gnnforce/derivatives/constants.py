@@ -27,10 +27,15 @@ def cache_file() -> Path:
     ``strategies.json`` in the folder ``GNNFORCE_CACHE``, else ``gnnforce`` below
     ``XDG_CACHE_HOME``, else ``~/.cache/gnnforce``.
     """
-    given = os.environ.get(VARIABLE, "")
+    look = os.environ.get
+    return _file(look(VARIABLE, ""), look("XDG_CACHE_HOME", ""), look("HOME", ""))
+
+
+@lru_cache(maxsize=8)
+def _file(given: str, root: str, home: str) -> Path:  # noqa: ARG001  (behind "~")
+    """Put the path together, once: every evaluation asks for it."""
     if given:
         return Path(given).expanduser() / FILE_NAME
-    root = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(root) if root else Path("~/.cache").expanduser()
     return base / "gnnforce" / FILE_NAME
 
@@ -54,7 +59,7 @@ def constants_for(device: torch.device, architecture: str) -> Constants:
     """
     path = cache_file()
     try:
-        changed = path.stat().st_mtime_ns
+        changed = os.stat(path).st_mtime_ns
     except OSError:  # never calibrated
         known: Mapping[str, Constants] = DEFAULTS
     else:
