@@ -32,7 +32,9 @@ def pull_sum(
     value, weight = _to_radial(layer, edges, cotangents, (needed[2], needed[5]))
     rows: Cotangents = (None,) * layer.n_paths
     if any(needed[6:]):
-        single = next(iter(first.values())).shape[-1] == 1
+        # in the backward pass of a loss; with the geometry, features first are faster
+        plain = not (needed[0] or needed[1])
+        single = plain and next(iter(first.values())).shape[-1] == 1
         rows = (
             _to_sources_by_edge(layer, edges, cotangents)
             if single
