@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from gnnforce.cli import benchmark, evaluate, info, md, predict, train
+from gnnforce.cli import benchmark, evaluate, info, md, predict, train, vibrations
 from gnnforce.errors import UserError
 
 # typer exports BadParameter, but not the base of everything wrong on a command line
@@ -34,6 +34,7 @@ for name, module in (
     ("evaluate", evaluate),
     ("predict", predict),
     ("md", md),
+    ("vibrations", vibrations),
     ("info", info),
 ):
     app.command(name, help=module.HELP, epilog=module.EXAMPLE)(module.command)
