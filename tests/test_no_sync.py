@@ -33,6 +33,7 @@ HOT = [
 # file:function -> why it may; an entry that excuses nothing is an error.
 ALLOWED = {
     "ops/slots.py:_place": "looks at numbers on the CPU only; a bound elsewhere",
+    "ops/slots.py:_same": "looks at numbers on the CPU only; at the version elsewhere",
     "ops/slots.py:choose_width": "looks at numbers on the CPU only; fixed elsewhere",
     "derivatives/tasks.py:combine": "an aggregator of TorchJD decides on the host",
     "derivatives/tasks.py:_factors": "checks a few numbers that the user gave",

@@ -79,9 +79,12 @@ class Backbone(nn.Module, ABC):
         """Tell whether the backbone runs on the primitives now.
 
         Not while hooks watch one of its layers, which the primitives would pass by, nor
-        with a layer of a perceptron replaced by another kind.
+        with a layer of a perceptron replaced by another kind, nor under autocast, which
+        would mix precisions inside of them.
         """
-        if not self.chained:
+        if not self.chained or torch.is_autocast_enabled("cpu"):
+            return False
+        if torch.is_autocast_enabled("cuda"):
             return False
         modules: list[nn.Module] = [self]
         while modules:  # a tenth of the time of walking by self.modules()

@@ -1,6 +1,7 @@
 """Forward mode: tangents of coordinates, all graphs of a batch at once."""
 
 from collections.abc import Callable
+from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -91,6 +92,10 @@ def strains(like: Tensor) -> Tensor:
     return torch.stack(matrices)
 
 
+# PyTorch counts levels of forward mode for the process, not for a thread
+_one_at_a_time = RLock()
+
+
 def push_forward(
     function: Callable[[Tensor], Tensor], point: Tensor, tangents: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -125,7 +130,7 @@ def push_forward(
 
     # the value does not depend on the tangent, which PyTorch's annotation leaves out
     out_dims: Any = (None, 0)
-    with explained("forward"):
+    with _one_at_a_time, explained("forward"):
         value, rows = torch.func.vmap(one, out_dims=out_dims)(tangents)
     return value, rows
 

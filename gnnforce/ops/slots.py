@@ -85,11 +85,20 @@ def slots_of(edge_index: Tensor, n_atoms: int) -> Slots:
         return make_slots(edge_index, n_atoms)
     key = (n_atoms, edge_index._version)  # noqa: SLF001  (changed in place: made again)
     known = _made.get(edge_index)
-    if known is None or known[0] != key:
-        known = (key, make_slots(edge_index, n_atoms))
+    if known is None or known[0] != key or not _same(edge_index, known[1]):
+        known = (key, edge_index.detach().clone(), make_slots(edge_index, n_atoms))
         _made[edge_index] = known
-    slots: Slots = known[1]
+    slots: Slots = known[2]
     return slots
+
+
+def _same(edge_index: Tensor, seen: Tensor) -> bool:
+    """Tell whether edges are those that were laid out.
+
+    NumPy and ``.data`` change a tensor without counting a version; on a device, where
+    looking would wait, the version is all there is.
+    """
+    return not is_read(edge_index) or torch.equal(edge_index, seen)
 
 
 def make_slots(edge_index: Tensor, n_atoms: int, width: int | None = None) -> Slots:

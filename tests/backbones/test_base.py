@@ -131,3 +131,14 @@ def test_what_the_primitives_would_pass_by_keeps_a_backbone_off_them(architectur
         perceptron.layers()
     loop = model.predict(graph, strategy="loop")["forces"]
     assert torch.allclose(model.predict(graph)["forces"], loop)
+
+
+def test_autocast_keeps_a_backbone_off_the_primitives():
+    model = ForceField(PaiNN([1, 6, 8], n_features=8, n_layers=1), [Head("e", 9)])
+    graph = AtomGraph.from_atoms(molecule("CH3OH"), 5.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not model.backbone.can_chain()
+        with pytest.raises(UserError, match="chain"):
+            model.predict(graph, strategy="chain")
+        assert model.predict(graph).choice.used != "chain"
+    assert model.backbone.can_chain()

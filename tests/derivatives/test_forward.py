@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from ase import Atoms
@@ -99,3 +101,17 @@ def test_one_value_and_gradients_of_parameters():
     assert rows.tolist() == [[4.0, 5.0], [30.0, 1.0]]  # directions first
     (slope,) = torch.autograd.grad((rows**2).sum(), weight)
     torch.testing.assert_close(slope, 8 * weight * x**2)
+
+
+def test_threads_do_not_disturb_each_other():
+    """PyTorch counts levels of forward mode for the whole process."""
+    x = torch.linspace(0.1, 1.0, 50, dtype=torch.float64)
+    unit = torch.eye(50, dtype=torch.float64)
+
+    def job(_):
+        return push_forward(lambda x: torch.sin(x) * x.exp(), x, unit)[1]
+
+    expected = job(0)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(job, range(80)):
+            assert torch.equal(found, expected)

@@ -1,6 +1,7 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -168,3 +169,16 @@ def test_count():
     index = torch.tensor([2, 0, 2, 2])
     assert count(index, 4).tolist() == [1, 0, 3, 0]
     assert count(index[:0], 2).tolist() == [0, 0]
+
+
+def test_edges_changed_behind_the_version_counter_are_laid_out_again():
+    raw = np.array([[1, 0, 2], [0, 1, 1]])
+    edges = torch.from_numpy(raw)
+    first = slots_of(edges, 3)
+    assert slots_of(edges, 3) is first
+    raw[1, 2] = 0  # numpy shares the memory and counts nothing
+    again = slots_of(edges, 3)
+    assert again is not first
+    assert torch.equal(again.edge, make_slots(edges, 3).edge)
+    edges.data[1, 2] = 1
+    assert torch.equal(slots_of(edges, 3).edge, first.edge)
