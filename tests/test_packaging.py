@@ -83,7 +83,12 @@ def test_wheel_metadata_pins_nothing_and_needs_no_tools(wheel: Path):
         "nbmake",
         "torch-scatter",
     }
-    assert set(metadata.get_all("Provides-Extra") or []) == {"scatter", "cuda", "dev"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {
+        "scatter",
+        "cuda",
+        "multitask",
+        "dev",
+    }
     assert metadata["Requires-Python"] == ">=3.11"
 
 
