@@ -48,6 +48,7 @@ ALLOWED = {
     "models/force_field.py:ForceField._refuse": "looks at numbers on the CPU only",
     "models/leaves.py:check_cutoff": "looks at numbers on the CPU only",
     "models/leaves.py:_isolated": "made once for each set of elements",
+    "models/second_order.py:symmetrized": "a wrong second derivative is refused, once",
     "models/tangents.py:largest_graph": "sizes are on the host, or waiting is asked for",
 }
 

@@ -79,8 +79,8 @@ def summarize(found: "Vibrations") -> dict[str, Any]:
     """Put frequencies into plain numbers.
 
     Returns:
-        ``modes``: ``frequency`` (cm^-1, without sign), ``imaginary``, and ``deviation``
-        (cm^-1) of a committee; ``zero_point_energy`` (eV) and ``max_force``
+        ``modes``: ``frequency`` (cm^-1, without sign), ``imaginary``, and of a
+        committee ``deviation`` and ``members`` (cm^-1, imaginary ones negative); ``zero_point_energy`` (eV) and ``max_force``
         (eV/Angstrom).
     """
     rows = []
@@ -90,6 +90,7 @@ def summarize(found: "Vibrations") -> dict[str, Any]:
         row: dict[str, Any] = {"frequency": float(size), "imaginary": imaginary}
         if found.deviation is not None:
             row["deviation"] = float(found.deviation[number])
+            row["members"] = found.members[:, number].tolist()
         rows.append(row)
     return {
         "modes": rows,
@@ -98,6 +99,7 @@ def summarize(found: "Vibrations") -> dict[str, Any]:
         "units": {
             "frequency": "1/cm",
             "deviation": "1/cm",
+            "members": "1/cm",
             "zero_point_energy": "eV",
             "max_force": "eV/Angstrom",
         },

@@ -11,7 +11,7 @@ from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.views import has_stress, volumes
 from gnnforce.models.combinations import Weights
 from gnnforce.models.force_field import ForceField
-from gnnforce.models.second_order import recorded, rows_in_memory
+from gnnforce.models.second_order import recorded, rows_in_memory, symmetrized
 
 GPA = 160.21766208  # GPa in eV/Angstrom^3 (CODATA 2014, as ase)
 FLAT = 1e-8  # of the largest eigenvalue: below it a mode has no restoring force
@@ -72,11 +72,12 @@ def elastic_constants(
         memory: Limit for temporaries, as in ``predict``.
 
     Returns:
-        Clamped and relaxed constants and the coupling of both.
+        Clamped and relaxed constants and the coupling of both, float64.
 
     Raises:
         StressError: For a structure without a periodic direction or a volume.
         UserError: For a batch.
+        GradientError: For second derivatives that are not finite or not symmetric.
 
     Example:
         >>> from ase.build import bulk
@@ -93,12 +94,16 @@ def elastic_constants(
                 "elastic constants need a periodic direction and a cell with a volume"
             )
         matrix = energies.matrices(rows_in_memory(model, graph, energies, memory))
-    matrix = 0.5 * (matrix + matrix.mT)
+    matrix = symmetrized(matrix, model.dtype).double()
     n = 3 * graph.n_atoms
     stiffness, coupling = matrix[:, :n, :n], matrix[:, :n, n:]
     volume = volumes(graph)
     clamped = matrix[:, n:, n:] / volume
-    inverse = torch.linalg.pinv(stiffness, hermitian=True, rtol=FLAT)
+    # in float32 translations have no restoring force up to rounding only: leave them out
+    still = torch.eye(n, dtype=matrix.dtype, device=matrix.device)
+    shift = torch.eye(3, dtype=matrix.dtype, device=matrix.device)
+    still = still - shift.repeat(graph.n_atoms, graph.n_atoms) / graph.n_atoms
+    inverse = torch.linalg.pinv(still @ stiffness @ still, hermitian=True, rtol=FLAT)
     relaxed = clamped - coupling.mT @ inverse @ coupling / volume
     internal = coupling.unflatten(1, (graph.n_atoms, 3))
     return ElasticConstants(clamped, 0.5 * (relaxed + relaxed.mT), internal)

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnforce.derivatives.cost import row_bytes
 from gnnforce.derivatives.second import derivative_rows, product, recorded_gradient
 from gnnforce.derivatives.splitting import memory_limit, rows_at_once
-from gnnforce.errors import UserError
+from gnnforce.errors import GradientError, UserError
 from gnnforce.graph.atom_graph import AtomGraph
 from gnnforce.graph.views import edge_vectors
 from gnnforce.models.combinations import Weights, weights_of
@@ -52,6 +52,7 @@ def hessian(
 
     Raises:
         UserError: For a batch, or a backbone whose operations cannot be vectorized.
+        GradientError: For second derivatives that are not finite or not symmetric.
         GeometryError: For a graph made for a smaller cutoff than the model's.
 
     Example:
@@ -67,6 +68,40 @@ def hessian(
     with recorded(model, graph, heads, weights, strained=False) as energies:
         rows = rows_in_memory(model, graph, energies, memory)
         matrix = energies.matrices(rows)
+    return symmetrized(matrix, model.dtype)
+
+
+def symmetrized(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """Average second derivatives with their transpose, after a look at the difference.
+
+    An operation whose rule for the second derivative is wrong makes them asymmetric;
+    the average would hide it.
+
+    Args:
+        matrix: Shape ``(n_outputs, n_variables, n_variables)``.
+        dtype: In which the model computed them.
+
+    Returns:
+        Same shape, exactly symmetric.
+
+    Raises:
+        GradientError: When they are not finite, or asymmetric beyond rounding (5e-7 of
+            the largest entry of an output in float64, 2e-3 in float32).
+    """
+    size = matrix.abs().amax(dim=(1, 2)) if matrix.numel() else matrix.new_zeros(0)
+    if not bool(size.isfinite().all()):
+        raise GradientError(
+            "second derivatives are not finite; look for atoms on top of each other, or "
+            "for an operation of the backbone without a slope, such as a norm at zero"
+        )
+    if matrix.numel():
+        apart = (matrix - matrix.mT).abs().amax(dim=(1, 2))
+        if bool((apart > torch.finfo(dtype).eps ** 0.4 * size).any()):
+            raise GradientError(
+                f"second derivatives differ from their transpose by {float(apart.max()):.1e} "
+                f"of {float(size.max()):.1e}; an operation of the model has a wrong "
+                "double backward"
+            )
     return 0.5 * (matrix + matrix.mT)
 
 
@@ -118,7 +153,9 @@ def hessian_vector_product(
     ):
         flat = direction.detach().reshape(-1).to(graph.positions)
         rows = [product(g, energies.inputs, flat) for g in energies.gradients()]
-    return torch.stack(rows).view(-1, *direction.shape)
+    if not rows:
+        return flat.new_zeros(0, *direction.shape)
+    return torch.stack(rows).view(len(rows), *direction.shape)
 
 
 class Energies(NamedTuple):

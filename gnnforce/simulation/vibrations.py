@@ -9,6 +9,7 @@ from ase.constraints import FixAtoms
 from ase.optimize import BFGS
 from ase.vibrations import VibrationsData
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from gnnforce.calculators.ase import Calculator
 from gnnforce.errors import GeometryError, UserError
@@ -24,8 +25,12 @@ class Vibrations:
     Attributes:
         frequencies: Of the committee's mean Hessian in cm^-1, complex, one for each free
             coordinate; imaginary where the energy curves downward.
-        deviation: Standard deviation over members in cm^-1 (ddof=1), modes matched by
-            their order, imaginary ones counted as negative; None with one member.
+        members: Frequencies of every member's own Hessian in cm^-1, imaginary ones
+            negative, shape ``(n_members, n_modes)``. Each is put in the column of the
+            mode of the mean that it overlaps with most (one to one), since order alone
+            would mix up translations with modes that one member finds imaginary.
+        deviation: Standard deviation of those over members in cm^-1 (ddof=1); None with
+            one member.
         zero_point_energy: :math:`\tfrac12 \sum h \nu` of the real modes, in eV.
         max_force: Largest force on a free atom in eV/Angstrom; a harmonic
             frequency has a meaning where it is small.
@@ -33,6 +38,7 @@ class Vibrations:
     """
 
     frequencies: NDArray[np.complex128]
+    members: NDArray[np.float64]
     deviation: NDArray[np.float64] | None
     zero_point_energy: float
     max_force: float
@@ -60,7 +66,7 @@ def vibrations(
 
     Raises:
         UserError: For a model that is not float64, or when no atom can move.
-        GeometryError: For a structure without atoms.
+        GeometryError: For a structure without atoms, or with masses that are not positive.
 
     Example:
         >>> from ase.build import molecule
@@ -74,6 +80,10 @@ def vibrations(
         raise UserError("vibrations need a model in float64; use model.double()")
     if len(atoms) == 0:
         raise GeometryError("a structure without atoms has no vibrations")
+    if not (atoms.get_masses() > 0).all():
+        raise GeometryError(
+            "vibrations need masses above 0; correct them with set_masses"
+        )
     free = free_atoms(atoms, all_atoms=all_atoms)
     graph = AtomGraph.from_atoms(atoms, model.cutoff).to(model.device)
     name = model.outputs.names[0] if head is None else head
@@ -84,13 +94,14 @@ def vibrations(
     members = members[:, coordinates][:, :, coordinates]
     indices = free.tolist()
     data = VibrationsData.from_2d(atoms, members.mean(axis=0), indices=indices)
-    deviation = None
-    if len(members) > 1:
-        each = [signed(VibrationsData.from_2d(atoms, h, indices)) for h in members]
-        deviation = np.std(each, axis=0, ddof=1)
+    each = np.stack(
+        [matched(VibrationsData.from_2d(atoms, h, indices), data) for h in members]
+    )
+    deviation = np.std(each, axis=0, ddof=1) if len(each) > 1 else None
     energies = data.get_energies()
     return Vibrations(
         frequencies=data.get_frequencies(),
+        members=each,
         deviation=deviation,
         zero_point_energy=float(0.5 * energies.real.sum()),
         max_force=float(np.linalg.norm(forces, axis=1).max()),
@@ -103,6 +114,32 @@ def signed(data: VibrationsData) -> NDArray[np.float64]:
     frequencies = data.get_frequencies()
     values: NDArray[np.float64] = frequencies.real - np.abs(frequencies.imag)
     return values
+
+
+def matched(data: VibrationsData, reference: VibrationsData) -> NDArray[np.float64]:
+    """Return signed frequencies in the order of the modes they resemble.
+
+    Args:
+        data: Of one member.
+        reference: Of the mean, for the same atoms.
+
+    Returns:
+        In cm^-1, one to one with the modes of ``reference``, the sum of squared overlaps
+        of mass-weighted modes being as large as possible.
+    """
+    overlaps = (weighted_modes(reference).T @ weighted_modes(data)) ** 2
+    _, order = linear_sum_assignment(overlaps, maximize=True)
+    values: NDArray[np.float64] = signed(data)[order]
+    return values
+
+
+def weighted_modes(data: VibrationsData) -> NDArray[np.float64]:
+    """Return orthonormal mass-weighted modes as columns, softest first as in ASE."""
+    indices = data.get_indices()
+    roots = np.repeat(np.sqrt(data.get_atoms().get_masses()[indices]), 3)
+    _, modes = np.linalg.eigh(data.get_hessian_2d() / np.outer(roots, roots))
+    columns: NDArray[np.float64] = modes
+    return columns
 
 
 def free_atoms(atoms: Atoms, *, all_atoms: bool) -> NDArray[np.int64]:
@@ -143,7 +180,7 @@ def relaxed(
     Raises:
         UserError: For ``fmax`` that is not positive, or when it is not reached.
     """
-    if not fmax > 0:
+    if not 0 < fmax < np.inf:
         raise UserError(f"--relax takes a force above 0 in eV/Angstrom, not {fmax}")
     moved = atoms.copy()
     moved.calc = Calculator(model, head=head)

@@ -129,3 +129,13 @@ def test_units_symmetry_and_refusals():
         elastic_constants(model, alone)
     with pytest.raises(UserError, match="batch"):
         elastic_constants(model, gf.batch([graph, graph]))
+
+
+def test_translations_are_left_out_in_float32_too():
+    model, atoms = make_model(gf.PaiNN), silicon(0.05)
+    exact = elastic_constants(model, gf.AtomGraph.from_atoms(atoms, model.cutoff))
+    graph = gf.AtomGraph.from_atoms(atoms, model.cutoff, dtype=torch.float32)
+    rough = elastic_constants(model.float(), graph)
+    assert rough.relaxed.dtype == torch.float64
+    scale = exact.relaxed.abs().max()
+    assert (rough.relaxed - exact.relaxed).abs().max() < 1e-4 * scale

@@ -7,8 +7,8 @@ from torch import nn
 
 import gnnforce as gf
 from gnnforce.backbones.base import BACKBONES, Backbone
-from gnnforce.errors import GeometryError, UserError
-from gnnforce.models.second_order import hessian, hessian_vector_product
+from gnnforce.errors import GeometryError, GradientError, UserError
+from gnnforce.models.second_order import hessian, hessian_vector_product, symmetrized
 from gnnforce.ops.cutoff import polynomial_envelope
 from gnnforce.ops.scatter import gather, scatter_sum
 
@@ -167,3 +167,59 @@ def test_what_has_no_answer_is_refused():
         hessian(model, gf.AtomGraph.from_atoms(methanol(), 2.0))
     with pytest.raises(UserError, match="direction"):
         hessian_vector_product(model, graph, torch.ones(3))
+
+
+def test_asymmetric_or_infinite_rows_are_not_averaged_away():
+    matrix = torch.eye(3, dtype=torch.float64)[None].repeat(2, 1, 1)
+    matrix[1, 0, 2] = 1e-9  # rounding
+    assert torch.equal(
+        symmetrized(matrix, torch.float64), 0.5 * (matrix + matrix.transpose(1, 2))
+    )
+    matrix[1, 0, 2] = 1e-5
+    symmetrized(matrix, torch.float32)
+    with pytest.raises(GradientError, match="transpose"):
+        symmetrized(matrix, torch.float64)
+    matrix[0, 1, 1] = float("nan")
+    with pytest.raises(GradientError, match="not finite"):
+        symmetrized(matrix, torch.float64)
+
+
+class WrongTwice(torch.autograd.Function):
+    """A product whose slopes are right; one of them forgets where it comes from."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        return grad * b.detach(), grad * a
+
+
+class Careless(Own):
+    def forward(self, graph, vectors):
+        source, target = graph.edge_index
+        h = self.embed(graph.numbers)
+        size = WrongTwice.apply(vectors[:, 1].sin(), vectors[:, 2].cos())
+        return h + scatter_sum(size[:, None] * gather(h, source), target, graph.n_atoms)
+
+
+BACKBONES.pop("Careless")
+
+
+def test_a_wrong_double_backward_is_found_out():
+    model = make_model(Careless)
+    graph = gf.AtomGraph.from_atoms(molecule("H2O"), model.cutoff)
+    with pytest.raises(GradientError, match="double backward"):
+        hessian(model, graph, memory=1)
+
+
+def test_product_without_atoms_or_rows():
+    model = make_model(gf.PaiNN)
+    graph = gf.AtomGraph.from_atoms(Atoms(), model.cutoff)
+    empty = torch.zeros(0, 3, dtype=torch.float64)
+    assert hessian_vector_product(model, graph, empty).shape == (3, 0, 3)
+    assert hessian_vector_product(model, graph, empty, weights=[]).shape == (0, 0, 3)
+    assert hessian(model, graph).shape == (3, 0, 0)

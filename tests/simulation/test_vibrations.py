@@ -5,6 +5,7 @@ from ase import Atoms
 from ase.build import bulk, molecule
 from ase.constraints import FixAtoms, FixBondLength
 from ase.vibrations import Vibrations as Differences
+from ase.vibrations import VibrationsData
 
 from gnnforce.backbones.painn import PaiNN
 from gnnforce.backbones.schnet import SchNet
@@ -15,6 +16,7 @@ from gnnforce.readouts.head import Head
 from gnnforce.simulation.vibrations import (
     free_atoms,
     ignored_constraints,
+    matched,
     relaxed,
     signed,
     vibrations,
@@ -67,9 +69,33 @@ def test_the_spread_is_over_members():
         single = vibrations(atoms, alone)
         assert single.deviation is None
         singles.append(signed(single.data))
+    np.testing.assert_allclose(np.sort(found.members), np.sort(singles), atol=1e-4)
     np.testing.assert_allclose(
-        found.deviation, np.std(singles, axis=0, ddof=1), atol=1e-6
+        found.deviation, np.std(found.members, axis=0, ddof=1), atol=1e-6
     )
+
+
+def test_every_member_is_compared_mode_by_mode():
+    """Members that disagree about the number of imaginary modes agree on translations."""
+    model = make_model()
+    atoms = molecule("H2O")
+    found = vibrations(atoms, model)
+    counts = (found.members < -1).sum(axis=1)
+    assert len(set(counts.tolist())) > 1  # order alone would mix up modes
+    still = np.abs(signed(found.data)) < 0.01
+    assert still.sum() >= 3
+    assert found.deviation[still].max() < 0.1
+    ordered = np.std(np.sort(found.members), axis=0, ddof=1)
+    assert ordered[still].max() > 10  # what matching is for
+
+
+def test_modes_are_matched_by_their_shape():
+    atoms = Atoms("H", [[0, 0, 0]])
+    soft_x = VibrationsData.from_2d(atoms, np.diag([1.0, 4.0, 9.0]))
+    soft_z = VibrationsData.from_2d(atoms, np.diag([9.0, 4.0, -1.0]))
+    one = signed(soft_x)[0]
+    np.testing.assert_allclose(matched(soft_z, soft_x), [3 * one, 2 * one, -one])
+    np.testing.assert_allclose(matched(soft_x, soft_x), signed(soft_x))
 
 
 def test_masses_and_fixed_atoms():
@@ -106,5 +132,11 @@ def test_what_has_no_answer_is_refused():
     assert ignored_constraints(atoms) == ["FixBondLengths"]
     with pytest.raises(UserError, match="--relax"):
         relaxed(molecule("H2O"), model, None, fmax=0.0)
+    with pytest.raises(UserError, match="--relax"):
+        relaxed(molecule("H2O"), model, None, fmax=np.inf)
+    ghost = molecule("H2O")
+    ghost.set_masses([16, 0, 1])
+    with pytest.raises(GeometryError, match="masses"):
+        vibrations(ghost, model)
     with pytest.raises(UserError, match="after 1 steps"):
         relaxed(molecule("CH3OH"), model, None, fmax=1e-9, max_steps=1)
