@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HELP = """Compute harmonic frequencies from the analytic Hessian.
 
-Frequencies in cm^-1 of the committee's mean, with the standard deviation over its members;
+Frequencies in cm^-1 of the mean, with the standard deviation over members, modes matched by shape;
 imaginary ones carry an i. Atoms fixed by the structure's constraints are left out. In a
 periodic cell the modes are those of the cell given (the Gamma point)."""
 EXAMPLE = "Example: gnnforce vibrations model.pt molecule.xyz --relax 0.001"
