@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from gnnforce.ops.rules import Primitive
+from gnnforce.ops.rules import Primitive, is_batched
+from gnnforce.ops.scatter import scatter_sum
 from gnnforce.ops.slots import Slots, count
 
 INT32 = 2**31 - 1
@@ -156,7 +156,13 @@ def _places(
 
 
 class _Bags(Primitive):
-    """The sum of bags with a backward pass, for training; no second one."""
+    """The sum of bags with a backward pass, for training.
+
+    ``embedding_bag`` has no derivatives of its own that would be fast. Where derivatives of the
+    backward pass are recorded, or its cotangents are batched, that pass takes PyTorch's plain
+    operations, edge by edge. (``once_differentiable`` would not do: ``autograd.grad`` passes
+    by the error that it plants, and silently leaves terms out.)
+    """
 
     @staticmethod
     def forward(weights: Tensor, table: Tensor, slots: Slots, terms: int) -> Tensor:
@@ -169,11 +175,13 @@ class _Bags(Primitive):
         ctx.save_for_backward(weights, table)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, table = ctx.saved_tensors
         needs_weights, needs_table, *_ = ctx.needs_input_grad
         of_weights = of_table = None
+        if torch.is_grad_enabled() or is_batched((grad,)):
+            pulled = _pull_by_edge(grad, weights, table, ctx.slots, ctx.terms)
+            return *pulled, None, None
         if needs_weights:
             of_weights = _pull_weights(grad, table, ctx.slots, ctx.terms)
             of_weights = of_weights.view(weights.shape)
@@ -181,6 +189,21 @@ class _Bags(Primitive):
             of_table = _pull_table(grad, weights, ctx.slots, ctx.terms)
             of_table = of_table.view(table.shape)
         return of_weights, of_table, None, None
+
+
+def _pull_by_edge(
+    grad: Tensor, weights: Tensor, table: Tensor, slots: Slots, terms: int
+) -> tuple[Tensor, Tensor]:
+    """Return cotangents of weights and table, by operations with all derivatives."""
+    target = slots.target_by_source
+    source = slots.source.index_select(0, slots.slot_by_source)
+    n_features, n_atoms, columns = grad.shape
+    by_edge = weights.reshape(n_features, slots.n_edges, terms, 1)
+    rows = table.reshape(n_features, n_atoms, terms, columns)
+    there = grad.index_select(1, source)[:, :, None]  # (f, n_edges, 1, columns)
+    of_weights = (rows.index_select(1, target) * there).sum(dim=3)
+    received = scatter_sum((by_edge * there).transpose(0, 1), target, n_atoms)
+    return of_weights.view(weights.shape), received.transpose(0, 1).reshape(table.shape)
 
 
 def _pull_table(grad: Tensor, weights: Tensor, slots: Slots, terms: int) -> Tensor:

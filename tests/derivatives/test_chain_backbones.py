@@ -271,3 +271,28 @@ def test_predictions_in_any_context(kind, context):
         for one in (found, again, after, own, predict(inside)):
             close(one.members(name), expected.members(name))
             assert torch.equal(one.members(name), found.members(name))
+
+
+@pytest.mark.parametrize("strategy", ["batched", "chain", "jacobian", "auto"])
+@pytest.mark.parametrize("kind", [PaiNN, SchNet])
+def test_second_derivatives_by_parameters(kind, strategy):
+    """Newton steps, influence functions: gradients of gradients of a loss on forces."""
+    torch.manual_seed(3)
+    backbone = make(kind, n_features=5, n_layers=3)
+    model = ForceField(backbone, [Head("energy", members=3)]).double()
+    graph = graph_of("batch")
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    directions = [torch.randn_like(p) for p in parameters]
+
+    def curvature(strategy):
+        wanted = ["energy", "forces"]
+        out = model.predict(graph, wanted, strategy=strategy, create_graph=True)
+        loss = sum((out[name] ** 3).sum() for name in wanted)
+        slopes = torch.autograd.grad(
+            loss, parameters, create_graph=True, materialize_grads=True
+        )
+        along = sum((a * b).sum() for a, b in zip(slopes, directions, strict=True))
+        return torch.autograd.grad(along, parameters, materialize_grads=True)
+
+    for found, expected in zip(curvature(strategy), curvature("loop"), strict=True):
+        close(found, expected, 1e-9)

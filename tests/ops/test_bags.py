@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch.autograd.gradcheck import gradcheck
+from torch.autograd.gradcheck import gradcheck, gradgradcheck
 
 from gnnforce.ops import bags
 from gnnforce.ops.bags import send, send_contracted
@@ -85,14 +85,49 @@ def test_gradients_of_one_operand_alone(components):
         assert_same([found], [row], 1e-12)
 
 
-def test_there_is_no_second_derivative():
-    _, slots, weights, _, table = operands("random")
-    weights.requires_grad_()
-    table.requires_grad_()
-    total = (send(weights, table, slots) ** 2).sum()
-    (row,) = torch.autograd.grad(total, weights, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        row.sum().backward()
+@pytest.mark.parametrize("name", GRAPHS)
+def test_second_derivatives(name):
+    """Of the backward pass by everything that enters it."""
+    _, slots, weights, factors, table = operands(name, 3)
+    weights, table = (x.requires_grad_() for x in (weights, table))
+    plain = table[:, :, :1].detach().clone().requires_grad_()
+    for function, inputs in (
+        (lambda w, t: send(w, t, slots), (weights, plain)),
+        (lambda w, t: send_contracted(w, factors, t, slots), (weights, table)),
+    ):
+        assert gradgradcheck(function, inputs)
+
+
+def test_a_backward_pass_that_is_differentiated_leaves_nothing_out():
+    """``autograd.grad`` passes by the error of ``once_differentiable`` without a word."""
+    edge_index, slots, weights, _, table = operands("random")
+    inputs = weights.requires_grad_(), table.requires_grad_()
+    found = []
+    for total in (send(*inputs, slots), sum_by_hand(edge_index, *inputs)):
+        rows = torch.autograd.grad((total**3).sum(), inputs, create_graph=True)
+        found.append(torch.autograd.grad(sum((r**2).sum() for r in rows), inputs))
+    assert_same(found[0], found[1], 1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("components", [1, 3])
+def test_batched_cotangents_do_not_fall_back_to_slices(components):
+    _, slots, weights, factors, table = operands("random", components)
+    inputs = weights.requires_grad_(), table.requires_grad_()
+    total = send_contracted(weights, factors, table, slots)
+    cotangents = torch.randn(5, *total.shape, dtype=total.dtype)
+
+    def pull(cotangent):
+        return torch.autograd.grad(total, inputs, cotangent, retain_graph=True)
+
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    try:
+        found = torch.func.vmap(pull)(cotangents)
+    finally:
+        torch._C._functorch._set_vmap_fallback_enabled(True)
+    each = [pull(cotangent) for cotangent in cotangents]
+    expected = [torch.stack(rows) for rows in zip(*each, strict=True)]
+    assert_same(found, expected, 1e-13)
 
 
 def test_index_tables_belong_to_the_slots():
